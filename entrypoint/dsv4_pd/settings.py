@@ -1,0 +1,272 @@
+"""The operator's settings: read once from the environment, checked together, frozen.
+
+Names carry the prefix `DSV4_`. Blank means unset. A secret may come from a file (`DSV4_API_KEY_FILE`). Numbers,
+switches, lists and durations tolerate quotes and blanks around them, because `docker run --env-file` keeps quotes
+that `docker compose` strips; free text (model names, keys, extra arguments) is taken byte for byte.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from dsv4_pd import flags
+from dsv4_pd.errors import Problem, SettingsError
+
+PREFIX = "DSV4_"
+# Read by the image, the compose file or the engine's plugins, not by the control plane; allowed, never typos.
+FOREIGN = frozenset({"DSV4_IMAGE", "DSV4_COMPOSE_VERSION", "DSV4_PLUGIN_RECORD_DIR", "DSV4_CPU_PD_CORRUPT"})
+SECRETS = ("api_key",)
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _bare(value: Any) -> Any:
+    """Strip blanks and one pair of quotes from a typed value.
+
+    >>> _bare(' "8000" ')
+    '8000'
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1].strip()
+    return text
+
+
+def parse_duration(value: Any) -> Any:
+    """Seconds from '90', '90s', '60m' or '1.5h'.
+
+    >>> parse_duration("60m")
+    3600.0
+    """
+    text = _bare(value)
+    if not isinstance(text, str):
+        return text
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.lower())
+    if not match:
+        raise ValueError("a duration such as 90s, 60m or 1h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _parse_list(value: Any) -> Any:
+    """A tuple from '0,1', '[0,1]' or '0 1'.
+
+    >>> _parse_list("[0, 1]")
+    ('0', '1')
+    """
+    text = _bare(value)
+    if not isinstance(text, str):
+        return text
+    return tuple(_bare(part) for part in re.split(r"[,\s]+", text.strip("[]() ")) if part)
+
+
+def _lower(value: Any) -> Any:
+    text = _bare(value)
+    return text.lower() if isinstance(text, str) else text
+
+
+Port = Annotated[int, BeforeValidator(_bare), Field(ge=1, le=65535)]
+Count = Annotated[int, BeforeValidator(_bare), Field(ge=1)]
+Fraction = Annotated[float, BeforeValidator(_bare), Field(gt=0, lt=1)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+GpuList = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
+Word = BeforeValidator(_lower)
+EngineArgs = Annotated[str, AfterValidator(flags.check_engine_args)]
+RouterArgs = Annotated[str, AfterValidator(flags.check_router_args)]
+
+
+def _venv(name: str) -> Path:
+    """The interpreter of a sibling of our own environment: `engine` and `router` lie beside `appliance`."""
+    return Path(sys.prefix).parent / name / "bin" / "python"
+
+
+class Settings(BaseSettings):
+    """All settings with their defaults; the field descriptions are the text of docs/env.md."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", enable_decoding=False,
+        validate_default=False,
+    )
+
+    # what
+    mode: Annotated[Literal["pd", "single"], Word] = Field(
+        "pd", description="`pd`: prefill and decode on separate GPUs; `single`: one server over all of them.")
+    profile: Annotated[str, Word] = Field(
+        "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found.")
+    model: str = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
+    model_revision: str | None = Field(None, description="Revision (commit) of the model; pin it.")
+    served_model_name: str | None = Field(None, description="Name in the API; default: the model's name.")
+    # API
+    host: str = Field("0.0.0.0", description="Address that the API and the ops port listen on.")
+    port: Port = Field(8000, description="Port of the OpenAI-compatible API.")
+    ops_port: Port = Field(8001, description="Port of health, status and metrics.")
+    api_key: SecretStr | None = Field(None, description="Key that clients must send; or `DSV4_API_KEY_FILE`.")
+    router: Annotated[Literal["sglang-router", "smg"], Word] = Field(
+        "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses.")
+    max_concurrent_requests: Count = Field(
+        256, description="Requests in flight at the front; more wait in the queue.")
+    queue_size: Count = Field(256, description="Requests that may wait at the front; more are answered 429.")
+    request_timeout: Duration = Field(1800.0, description="Longest time that one request may take.")
+    # GPUs
+    prefill_gpus: GpuList = Field((), description="GPUs of prefill: index, UUID or PCI bus id, comma-separated.")
+    decode_gpus: GpuList = Field((), description="GPUs of decode, likewise.")
+    numa: Annotated[Literal["auto", "strict", "off"], Word] = Field(
+        "auto", description="Bind servers to their GPUs' NUMA node; `strict` refuses to start unbound.")
+    min_vram_gb: Annotated[float, BeforeValidator(_bare), Field(gt=0)] | None = Field(
+        None, description="Smallest memory (GB) a GPU may have; default: the profile's.")
+    # memory
+    context_length: Count = Field(524288, description="Longest prompt plus answer, in tokens.")
+    prefill_mem_fraction: Fraction = Field(0.80, description="Share of GPU memory for prefill's weights and KV.")
+    decode_mem_fraction: Fraction = Field(0.85, description="Share of GPU memory for decode's weights and KV.")
+    chunked_prefill_size: Count = Field(8192, description="Tokens prefilled in one step.")
+    max_running_requests: Count = Field(64, description="Requests that decode together.")
+    # kernels
+    kernels: Annotated[Literal["auto", "stock"], Word] = Field(
+        "auto", description="`auto`: our sm_120 kernels where they were measured ahead; `stock`: the engine's own.")
+    pcie_allreduce: Annotated[Literal["auto", "on", "off"], Word] = Field(
+        "auto", description="The engine's all-reduce over PCIe peer copies; `off` leaves NCCL.")
+    speculative: Annotated[Literal["off", "eagle", "dspark"], Word] = Field(
+        "off", description="Speculative decoding algorithm.")
+    # lifecycle
+    start_timeout: Duration = Field(3600.0, description="Longest time from start to READY.")
+    stall_timeout: Duration = Field(300.0, description="No progress for so long with work waiting means hung.")
+    restart_limit: Count = Field(3, description="Restarts within the window before the appliance gives up.")
+    restart_window: Duration = Field(1800.0, description="The window of the restart budget.")
+    drain_timeout: Duration = Field(30.0, description="How long a stop waits for requests in flight.")
+    link_timeout: Duration = Field(
+        60.0, description="How long one half of the pair waits for the other before the request fails.")
+    safe_mode: Annotated[Literal["auto", "off", "on"], Word] = Field(
+        "auto", description="`auto`: stay up, unhealthy, after repeated failed starts; `off`: always exit.")
+    # escape
+    prefill_extra_args: EngineArgs = Field("", description="More flags for prefill's server, as shell words.")
+    decode_extra_args: EngineArgs = Field("", description="More flags for decode's server.")
+    router_extra_args: RouterArgs = Field("", description="More flags for the router.")
+    # logs
+    log_format: Annotated[Literal["auto", "text", "json"], Word] = Field(
+        "auto", description="`auto`: text on a terminal, JSON lines elsewhere.")
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Word] = Field(
+        "info", description="Level of the appliance's own log and of the servers.")
+    # internals: only a second appliance on the same host needs other values
+    prefill_port: Port = Field(30000, description="Prefill's HTTP port on loopback (`single` uses it too).")
+    decode_port: Port = Field(30001, description="Decode's HTTP port on loopback.")
+    bootstrap_port: Port = Field(8998, description="Prefill's bootstrap port, where decode finds it.")
+    prefill_nccl_port: Port = Field(30335, description="NCCL rendezvous of prefill.")
+    decode_nccl_port: Port = Field(30435, description="NCCL rendezvous of decode.")
+    router_metrics_port: Port = Field(29000, description="The router's metrics on loopback.")
+    run_dir: Path | None = Field(
+        None, description="Sockets, logs and generated files; default: /run/dsv4-pd where writable.")
+    state_dir: Path | None = Field(
+        None, description="What outlives a container: start times, failed starts; default: /var/lib/dsv4-pd.")
+    cache_dir: Path | None = Field(
+        None, description="Compiled kernels; default: a folder below the state folder.")
+    engine_python: Path = Field(
+        default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang.")
+    router_python: Path | None = Field(None, description="Interpreter that has the router; default by DSV4_ROUTER.")
+
+
+def names() -> tuple[str, ...]:
+    """Every `DSV4_*` variable that is understood, `_FILE` forms included."""
+    plain = tuple(env_name(field) for field in Settings.model_fields)
+    return plain + tuple(env_name(field) + "_FILE" for field in SECRETS)
+
+
+def env_name(field: str) -> str:
+    """The variable that sets a field.
+
+    >>> env_name("port")
+    'DSV4_PORT'
+    """
+    return PREFIX + field.upper()
+
+
+def load() -> Settings:
+    """Read the process environment.
+
+    Raises:
+        SettingsError: with every problem at once: unknown names, bad values, clashes.
+    """
+    secrets, problems = _read_secret_files(os.environ)
+    problems += [_unknown(name) for name in sorted(os.environ) if _is_unknown(name)]
+    problems += _port_clashes(os.environ)
+    try:
+        settings = Settings(**secrets)
+    except ValidationError as error:
+        problems += [_problem(item) for item in error.errors()]
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for field in SECRETS:
+        name, path = env_name(field), environ.get(env_name(field) + "_FILE", "")
+        if not path:
+            continue
+        if environ.get(name):
+            problems.append(Problem(f"{name}_FILE", f"{name} set as well", "one of the two", f"unset {name}"))
+            continue
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            problems.append(Problem(f"{name}_FILE", f"{path!r} ({reason})", "a readable text file",
+                                    "mount the secret there, or fix the path"))
+            continue
+        values[field] = text.removesuffix("\n")
+    return values, problems
+
+
+def _is_unknown(name: str) -> bool:
+    upper = name.upper()
+    return upper.startswith(PREFIX) and upper not in names() and upper not in FOREIGN
+
+
+def _unknown(name: str) -> Problem:
+    close = difflib.get_close_matches(name.upper(), names(), n=1, cutoff=0.6)
+    remedy = f"did you mean {close[0]}?" if close else "remove it; docs/env.md lists all settings"
+    return Problem(name, "an unknown setting", f"a name that begins with {PREFIX} to be a setting", remedy)
+
+
+def _port_clashes(environ: Mapping[str, str]) -> list[Problem]:
+    """Two settings that name the same port; values that are no number are reported elsewhere."""
+    first: dict[int, str] = {}
+    problems: list[Problem] = []
+    for field, info in Settings.model_fields.items():
+        if not field.endswith("port"):
+            continue
+        raw = _bare(environ.get(env_name(field), "")) or str(info.default)
+        if not raw.isdecimal():
+            continue
+        other = first.setdefault(int(raw), env_name(field))
+        if other != env_name(field):
+            problems.append(Problem(env_name(field), f"{raw}, which {other} has as well", "a port of its own",
+                                    f"change {env_name(field)} or {other}"))
+    return problems
+
+
+def _problem(item: Any) -> Problem:
+    """One pydantic error in our words; a secret's value is never repeated."""
+    field = str(item["loc"][0])
+    found = "(hidden)" if field in SECRETS else repr(item["input"])
+    context = item.get("ctx", {})
+    expected = {
+        "literal_error": f"one of {context.get('expected')}",
+        "int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number",
+        "greater_than": f"more than {context.get('gt')}", "greater_than_equal": f"at least {context.get('ge')}",
+        "less_than": f"less than {context.get('lt')}", "less_than_equal": f"at most {context.get('le')}",
+        "value_error": str(context.get("error")),
+    }.get(item["type"], item["msg"])
+    default = Settings.model_fields[field].default
+    hint = f"set {env_name(field)}={default}, its default, or unset it" if default else f"fix or unset {env_name(field)}"
+    return Problem(env_name(field), found, expected, hint)
