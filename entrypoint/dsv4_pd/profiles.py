@@ -7,12 +7,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from dsv4_pd.errors import Problem, SettingsError
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +32,9 @@ class Profile:
     tensor_parallel: Mapping[str, int]  # role -> GPUs; 0: every GPU
     model: str | None = None  # a folder below the shared data, instead of DSV4_MODEL's default
     engine_path: tuple[str, ...] = ()
-    defaults: Mapping[str, Any] = field(default=_NOTHING)  # settings that the operator left unset
-    engine: Mapping[str, Mapping[str, Any]] = field(default=_NOTHING)  # "common" or role -> flag -> value
-    engine_env: Mapping[str, str] = field(default=_NOTHING)
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # settings that the operator left unset
+    engine: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # "common" or role -> flag -> value
+    engine_env: Mapping[str, str] = field(default_factory=dict)
 
 
 def available(folder: Path) -> tuple[str, ...]:

@@ -172,6 +172,10 @@ class Settings(BaseSettings):
         default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang.")
     router_python: Path | None = Field(None, description="Interpreter that has the router; default by DSV4_ROUTER.")
 
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Settings:
+        """A profile's defaults for every setting that the operator left unset."""
+        return self.model_copy(update={k: v for k, v in defaults.items() if k not in self.model_fields_set})
+
 
 def names() -> tuple[str, ...]:
     """Every `DSV4_*` variable that is understood, `_FILE` forms included."""
@@ -234,8 +238,8 @@ def _is_unknown(name: str) -> bool:
 
 def _unknown(name: str) -> Problem:
     close = difflib.get_close_matches(name.upper(), names(), n=1, cutoff=0.6)
-    remedy = f"did you mean {close[0]}?" if close else "remove it; docs/env.md lists all settings"
-    return Problem(name, "an unknown setting", f"a name that begins with {PREFIX} to be a setting", remedy)
+    remedy = f"did you mean {close[0]}?" if close else "remove it"
+    return Problem(name, "a name that no setting has", "a setting of docs/env.md", remedy)
 
 
 def _port_clashes(environ: Mapping[str, str]) -> list[Problem]:

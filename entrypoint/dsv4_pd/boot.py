@@ -1,0 +1,73 @@
+"""From the environment to a ready set of files: read top to bottom."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dsv4_pd import folders, profiles
+from dsv4_pd import settings as settings_module
+from dsv4_pd.guard import config as guard_config
+from dsv4_pd.host.facts import HostFacts
+from dsv4_pd.host.read import read_facts
+from dsv4_pd.paths import Paths, profiles_dir, share_dir
+from dsv4_pd.placement import Placement, choose_profile, plan
+from dsv4_pd.profiles import Profile
+from dsv4_pd.programs import ConfigFile, NumaPolicy, Program, Surroundings, programs
+from dsv4_pd.settings import Settings
+from dsv4_pd.supervision.render import render
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that `serve` is about to do; `dsv4-pd plan` prints it."""
+
+    settings: Settings
+    facts: HostFacts
+    profile: Profile
+    placement: Placement
+    paths: Paths
+    programs: tuple[Program, ...]
+
+    @property
+    def files(self) -> tuple[ConfigFile, ...]:
+        """Every file that the run needs, supervisord's own last."""
+        own = tuple(file for program in self.programs for file in program.files)
+        guard = guard_config.build(self.settings, self.profile, self.placement, self.programs, self.paths)
+        return (*own, ConfigFile(self.paths.guard_config, guard.to_json()),
+                ConfigFile(self.paths.supervisor_conf, render(self.programs, self.paths)))
+
+
+def make_plan(facts: HostFacts | None = None, numa_policy: NumaPolicy | None = None,
+              environ: Mapping[str, str] = os.environ) -> Plan:
+    """Settings, facts, placement, programs; starts nothing and writes nothing.
+
+    Raises:
+        SettingsError, HardwareError: with every problem found.
+    """
+    settings = settings_module.load()
+    facts = facts or read_facts()
+    profile = profiles.load(profiles_dir(), choose_profile(settings, facts))
+    settings = complete(settings, profile, share_dir())
+    placement = plan(settings, profile, facts)
+    paths = folders.resolve(settings, environ)
+    around = Surroundings(paths, numa_policy or "none", environ, share_dir())
+    return Plan(settings, facts, profile, placement, paths, programs(settings, profile, placement, around))
+
+
+def complete(settings: Settings, profile: Profile, share: Path) -> Settings:
+    """What the operator left unset, from the profile."""
+    settings = settings.with_defaults(profile.defaults)
+    return settings.with_defaults({"model": str(share / profile.model)}) if profile.model else settings
+
+
+def write(files: tuple[ConfigFile, ...]) -> None:
+    """Write each file with its mode from the first byte on, atomically."""
+    for file in files:
+        fresh = file.path.with_name(file.path.name + ".new")
+        fresh.unlink(missing_ok=True)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode), "w", encoding="utf-8") as out:
+            out.write(file.text)
+        fresh.replace(file.path)
