@@ -71,3 +71,12 @@ def write(files: tuple[ConfigFile, ...]) -> None:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode), "w", encoding="utf-8") as out:
             out.write(file.text)
         fresh.replace(file.path)
+
+
+def clean(paths: Paths) -> None:
+    """Remove what a run left in its folder, logs excepted: they explain how it ended."""
+    for path in paths.run.iterdir():
+        if path.is_file() and path.name != "lock" or path.is_socket():
+            path.unlink(missing_ok=True)
+    for record in paths.plugin_records.iterdir():
+        record.unlink(missing_ok=True)

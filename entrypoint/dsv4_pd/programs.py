@@ -23,7 +23,7 @@ from dsv4_pd.settings import Settings
 
 LOOPBACK = "127.0.0.1"
 NumaPolicy = Literal["membind", "preferred", "cpu", "none"]
-_SHIM = Path(__file__).parent / "supervision" / "launch_router.py"
+_LAUNCH = str(Path(__file__).parent / "supervision" / "launch.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,6 @@ def _common_flags(settings: Settings) -> dict[str, Any]:
     }
     if settings.model_revision:
         flags["revision"] = settings.model_revision
-    if settings.api_key:
-        flags["api-key"] = settings.api_key.get_secret_value()
     return flags | _speculative_flags(settings)
 
 
@@ -200,20 +198,32 @@ def _server(
 ) -> Program:
     flags = server_flags(settings, profile, placement, role, around.numa_policy)
     config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
+    key = _key_files(settings, around.paths, role.role)
     extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args
     return Program(
         name=role.role,
-        argv=(*_numactl(role, around.numa_policy), str(settings.engine_python), "-m", "sglang.launch_server",
-              "--config", str(config.path), *split_args(extra)),
+        argv=(*_numactl(role, around.numa_policy), str(settings.engine_python), _LAUNCH, "sglang.launch_server",
+              *_key_option(key), "--", "--config", str(config.path), *split_args(extra)),
         env=tuple(sorted(server_env(settings, profile, placement, around).items())),
         numa_node=role.numa_node,
         gpus=tuple(gpu.uuid for gpu in role.gpus),
         ports=_server_ports(settings, role.role),
         ready_url=f"http://{LOOPBACK}:{flags['port']}/ready",
         log_path=around.paths.log(role.role),
-        files=(config,),
+        files=(config, *key),
         stop_wait_s=30,  # prefill answers TERM in 19 s even when idle; the guard ends an idle server hard
     )
+
+
+def _key_files(settings: Settings, paths: Paths, program: str) -> tuple[ConfigFile, ...]:
+    """The API key in a file of its own; none when there is no key."""
+    if settings.api_key is None:
+        return ()
+    return (ConfigFile(paths.run / f"{program}.key", settings.api_key.get_secret_value()),)
+
+
+def _key_option(files: tuple[ConfigFile, ...]) -> tuple[str, ...]:
+    return ("--api-key-file", str(files[0].path)) if files else ()
 
 
 def _numactl(role: RolePlacement, policy: NumaPolicy) -> tuple[str, ...]:
@@ -235,15 +245,11 @@ def _server_ports(settings: Settings, role: str) -> tuple[Port, ...]:
 
 
 def _router(settings: Settings, placement: Placement, around: Surroundings) -> Program:
-    files: tuple[ConfigFile, ...] = ()
-    key: tuple[str, ...] = ()
-    if settings.api_key:
-        files = (ConfigFile(around.paths.run / "router.key", settings.api_key.get_secret_value()),)
-        key = ("--api-key-file", str(files[0].path))
+    key = _key_files(settings, around.paths, "router")
     module = "smg.launch_router" if settings.router == "smg" else "sglang_router.launch_router"
     return Program(
         name="router",
-        argv=(str(router_python(settings)), str(_SHIM), module, *key, "--",
+        argv=(str(router_python(settings)), _LAUNCH, module, *_key_option(key), "--",
               *router_argv(settings, placement.mode), *split_args(settings.router_extra_args)),
         env=(("NO_PROXY", _no_proxy(around.environ)), ("no_proxy", _no_proxy(around.environ))),
         numa_node=None,
@@ -252,7 +258,7 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
                Port("DSV4_ROUTER_METRICS_PORT", LOOPBACK, settings.router_metrics_port)),
         ready_url=f"http://{LOOPBACK}:{settings.port}/readiness",
         log_path=around.paths.log("router"),
-        files=files,
+        files=key,
         autorestart=True,
         stop_wait_s=int(settings.drain_timeout) + 5,
     )

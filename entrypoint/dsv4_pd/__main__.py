@@ -1,0 +1,25 @@
+"""`dsv4-pd`: the guard and the health probe start without the command line's libraries, because they must be cheap."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Dispatch; returns the exit code."""
+    command = sys.argv[1] if len(sys.argv) > 1 else "serve"
+    if command == "health":
+        from dsv4_pd.health import main as health
+
+        return health(sys.argv[2:])
+    if command == "guard":
+        from dsv4_pd.guard.run import main as guard
+
+        return guard(sys.argv[2:])
+    from dsv4_pd.cli.app import main as cli
+
+    return cli(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

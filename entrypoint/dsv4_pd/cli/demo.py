@@ -1,0 +1,16 @@
+"""`dsv4-pd demo`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from dsv4_pd import serve
+
+
+@click.command("demo")
+def command() -> int:
+    """Run the whole appliance on the CPU with a tiny model: the same as DSV4_PROFILE=demo-cpu dsv4-pd serve."""
+    os.environ["DSV4_PROFILE"] = "demo-cpu"
+    return serve.run()

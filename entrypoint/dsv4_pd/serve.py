@@ -1,0 +1,97 @@
+"""`dsv4-pd serve`: the parent of supervisord, the foreground of the appliance, the owner of its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from types import FrameType
+
+from dsv4_pd import boot, checks, folders
+from dsv4_pd.boot import Plan
+from dsv4_pd.console.base import Console
+from dsv4_pd.console.choose import choose
+from dsv4_pd.supervision import sweep
+from dsv4_pd.supervision.daemon import Supervisord, Verdict, read_verdict
+
+_TICK_S = 0.1
+_STOP_MARGIN_S = 20.0  # beyond the drain: the router's exit, hard ends, the sweep
+
+
+def run() -> int:
+    """Boot, serve until the end, and return the exit code."""
+    plan = boot.make_plan(numa_policy=checks.numa_policy())
+    folders.make(plan.paths)
+    with folders.lock(plan.paths):
+        sweep.kill(plan.paths.run)  # orphans of a run that was killed
+        checks.refuse(plan)
+        boot.clean(plan.paths)
+        boot.write(plan.files)
+        with choose(plan) as console:
+            return Foreground(plan, console).run()
+
+
+class Foreground:
+    """Runs supervisord, shows what happens, turns signals into a clean stop."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self._plan = plan
+        self._console = console
+        self._daemon = Supervisord(plan.paths, os.environ)
+        self._signals = 0
+        self._asked = False
+        self._deadline = float("inf")
+        self._deaths: list[float] = []
+
+    def run(self) -> int:
+        """Until the verdict is in and nothing of ours is left."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        self._daemon.start()
+        while True:
+            self._console.tick()
+            if self._daemon.poll() is not None and (verdict := self._ended()):
+                return self._finish(verdict)
+            if self._signals and (verdict := self._stop()):
+                return self._finish(verdict)
+            time.sleep(_TICK_S)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+
+    def _stop(self) -> Verdict | None:
+        """The first signal asks the guard for an orderly stop; a second one, or the deadline, ends all at once."""
+        now = time.monotonic()
+        if self._deadline == float("inf"):
+            self._console.say("stopping (again to stop at once)")
+            self._deadline = now + self._plan.settings.drain_timeout + _STOP_MARGIN_S
+        if self._signals > 1:
+            return Verdict(0, "stopped at once by a second signal")
+        if not self._asked:
+            self._asked = self._daemon.ask_guard_to_stop()
+        if now > self._deadline:
+            return Verdict(1, "the stop took longer than DSV4_DRAIN_TIMEOUT allows and was cut short")
+        return None
+
+    def _ended(self) -> Verdict | None:
+        """supervisord is gone: by the guard's will, or by accident, in which case it is started anew."""
+        if verdict := read_verdict(self._plan.paths.verdict):
+            return verdict
+        if self._signals:
+            return Verdict(0, "stopped")
+        limit, window = self._plan.settings.restart_limit, self._plan.settings.restart_window
+        now = time.monotonic()
+        self._deaths = [at for at in self._deaths if now - at < window] + [now]
+        if len(self._deaths) > limit:
+            return Verdict(1, f"supervisord died {len(self._deaths)} times within {window:.0f} s")
+        self._console.say("supervisord died; its programs are ended and started anew")
+        sweep.kill(self._plan.paths.run)
+        self._daemon.start()
+        return None
+
+    def _finish(self, verdict: Verdict) -> int:
+        self._console.tick()
+        self._daemon.end_hard()
+        boot.clean(self._plan.paths)
+        self._console.verdict(verdict)
+        return verdict.code
