@@ -1,0 +1,182 @@
+"""The one door to the machine: files, links and NVML below a root, live or replayed from a capture.
+
+A capture is a folder with `machine.json`: the text of every file that was read, the targets of the links, the
+folder listings, and NVML's answers. `Recorder` writes down what the readers ask, so that a capture holds exactly
+what a replay needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+CAPTURE_FILE = "machine.json"
+# NVML can hang for ever on a card that fell off the bus; in a process of its own it can't take us along, and its
+# library and device handles don't stay in the supervisor's parent.
+NVML_TIMEOUT_S = 60.0
+_MAX_BYTES = 1 << 20
+
+
+class Machine(Protocol):
+    """What readers may ask."""
+
+    def text(self, path: str) -> str | None:
+        """Text of a small file, or None when it can't be read."""
+
+    def data(self, path: str) -> bytes | None:
+        """Bytes of a small file."""
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Sorted names in a folder; empty when it can't be read."""
+
+    def link(self, path: str) -> str | None:
+        """The real path of a file, below the root; None when it doesn't exist."""
+
+    def nvml(self) -> dict[str, Any]:
+        """NVML's answers, see `host.nvml.query`."""
+
+    def clock(self) -> float:
+        """The system clock, seconds since the epoch."""
+
+
+class Live:
+    """The machine itself (root `/`) or a folder that looks like one; NVML only at `/`."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.root = root
+
+    def _at(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+    def text(self, path: str) -> str | None:
+        found = self.data(path)
+        return None if found is None else found.decode("utf-8", "replace")
+
+    def data(self, path: str) -> bytes | None:
+        try:
+            with self._at(path).open("rb") as file:
+                return file.read(_MAX_BYTES)
+        except OSError:
+            return None
+
+    def names(self, path: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(os.listdir(self._at(path))))
+        except OSError:
+            return ()
+
+    def link(self, path: str) -> str | None:
+        try:
+            found = self._at(path).resolve(strict=True)
+        except (OSError, RuntimeError):
+            return None
+        return "/" + str(found.relative_to(self.root.resolve())) if self.root != Path("/") else str(found)
+
+    def nvml(self) -> dict[str, Any]:
+        if self.root != Path("/"):
+            return {"error": "NVML answers only for the machine itself", "gpus": []}
+        if not any(Path(name).exists() for name in ("/dev/nvidiactl", "/dev/dxg")):
+            return {"error": "no NVIDIA device file (/dev/nvidiactl)", "gpus": []}
+        return _ask_nvml()
+
+    def clock(self) -> float:
+        return time.time()
+
+
+def _ask_nvml() -> dict[str, Any]:
+    command = [sys.executable, "-m", "dsv4_pd.host.nvml"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=NVML_TIMEOUT_S, check=False, text=True)
+    except subprocess.TimeoutExpired:
+        return {"error": f"NVML did not answer within {NVML_TIMEOUT_S:.0f} s", "gpus": []}
+    try:
+        answers: dict[str, Any] = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return {"error": f"the NVML reader ended with {done.returncode}: {last}", "gpus": []}
+    return answers
+
+
+class Replay:
+    """A machine read back from `machine.json`."""
+
+    def __init__(self, folder: Path) -> None:
+        record = json.loads((folder / CAPTURE_FILE).read_text(encoding="utf-8"))
+        self._files: dict[str, str] = record.get("files", {})
+        self._bytes: dict[str, str] = record.get("bytes", {})
+        self._folders: dict[str, list[str]] = record.get("folders", {})
+        self._links: dict[str, str] = record.get("links", {})
+        self._nvml: dict[str, Any] = record["nvml"]
+        self._clock: float = record.get("clock", 0.0)
+
+    def text(self, path: str) -> str | None:
+        return self._files.get(path)
+
+    def data(self, path: str) -> bytes | None:
+        found = self._bytes.get(path)
+        return None if found is None else bytes.fromhex(found)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        return tuple(self._folders.get(path, ()))
+
+    def link(self, path: str) -> str | None:
+        return self._links.get(path)
+
+    def nvml(self) -> dict[str, Any]:
+        return self._nvml
+
+    def clock(self) -> float:
+        return self._clock
+
+
+class Recorder:
+    """Passes each question on and keeps question and answer."""
+
+    def __init__(self, inner: Machine) -> None:
+        self._inner = inner
+        self.record: dict[str, Any] = {"files": {}, "bytes": {}, "folders": {}, "links": {}, "nvml": {}, "clock": 0.0}
+
+    def _keep(self, kind: str, path: str, value: Any, stored: Any) -> Any:
+        if value not in (None, ()):
+            self.record[kind][path] = stored
+        return value
+
+    def text(self, path: str) -> str | None:
+        found = self._inner.text(path)
+        self._keep("files", path, found, found)
+        return found
+
+    def data(self, path: str) -> bytes | None:
+        found = self._inner.data(path)
+        self._keep("bytes", path, found, found.hex() if found else "")
+        return found
+
+    def names(self, path: str) -> tuple[str, ...]:
+        found = self._inner.names(path)
+        self._keep("folders", path, found, list(found))
+        return found
+
+    def link(self, path: str) -> str | None:
+        found = self._inner.link(path)
+        self._keep("links", path, found, found)
+        return found
+
+    def nvml(self) -> dict[str, Any]:
+        self.record["nvml"] = self._inner.nvml()
+        found: dict[str, Any] = self.record["nvml"]
+        return found
+
+    def clock(self) -> float:
+        found = self._inner.clock()
+        self.record["clock"] = found
+        return found
+
+
+def machine_at(root: Path) -> Machine:
+    """The machine below a root: a capture when the folder holds one, else the live files."""
+    return Replay(root) if (root / CAPTURE_FILE).is_file() else Live(root)

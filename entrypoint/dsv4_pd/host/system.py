@@ -1,0 +1,92 @@
+"""Limits, software and services of the host, as readers of one `Machine`."""
+
+from __future__ import annotations
+
+import re
+
+from dsv4_pd.host import parse
+from dsv4_pd.host.facts import Limits, Software, Unit
+from dsv4_pd.host.machine import Machine
+
+_CGROUP = "/sys/fs/cgroup"
+_UNITS = "/etc/systemd/system"
+_LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/compat", "/usr/lib/wsl/lib")
+_DRIVER_LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.\d")
+
+
+def read_limits(machine: Machine) -> Limits:
+    """Resource limits of this process and of its cgroup."""
+    limits = machine.text("/proc/self/limits") or ""
+    nofile, nofile_unlimited = parse.limit(limits, "Max open files")
+    memlock, memlock_unlimited = parse.limit(limits, "Max locked memory")
+    shm_mounted, shm = parse.shm_mount(machine.text("/proc/mounts") or "")
+    cgroup = parse.cgroup_path(machine.text("/proc/self/cgroup") or "")
+    v1 = machine.text(f"{_CGROUP}/memory/memory.limit_in_bytes")
+    pages = (machine.text("/proc/sys/vm/nr_hugepages") or "").strip()
+    return Limits(
+        nofile=nofile,
+        nofile_unlimited=nofile_unlimited,
+        memlock_bytes=memlock,
+        memlock_unlimited=memlock_unlimited,
+        shm_bytes=shm,
+        shm_mounted=shm_mounted,
+        memory_limit_bytes=parse.memory_max(machine.text(f"{_CGROUP}{cgroup}/memory.max") or v1),
+        cpu_quota=parse.cpu_max(machine.text(f"{_CGROUP}{cgroup}/cpu.max")),
+        hugepages=int(pages) if pages.isdecimal() else None,
+    )
+
+
+def read_software(machine: Machine) -> Software:
+    """Kernel, container engine and NVIDIA toolkit, as far as they can be seen from here."""
+    status = machine.text("/var/lib/dpkg/status") or ""
+    daemon = machine.text("/etc/docker/daemon.json") or ""
+    devices = tuple(name for name in machine.names("/dev") if name.startswith("nvidia"))
+    return Software(
+        kernel=(machine.text("/proc/sys/kernel/osrelease") or "").strip() or None,
+        container=_container(machine),
+        docker=_package(status, r"docker-ce|docker\.io"),
+        container_toolkit=_package(status, "nvidia-container-toolkit"),
+        toolkit_in_docker='"nvidia"' in daemon or bool(machine.names("/etc/cdi") or machine.names("/var/run/cdi")),
+        nvidia_devices=devices,
+        driver_libraries=tuple(
+            f"{folder}/{name}" for folder in _LIBRARY_FOLDERS for name in machine.names(folder)
+            if _DRIVER_LIBRARY.fullmatch(name)),
+    )
+
+
+def _container(machine: Machine) -> str | None:
+    if machine.text("/.dockerenv") is not None:
+        return "docker"
+    if machine.text("/run/.containerenv") is not None:
+        return "podman"
+    return "container" if "container=" in (machine.text("/proc/1/environ") or "") else None
+
+
+def _package(status: str, name: str) -> str | None:
+    """Version of an installed Debian package.
+
+    >>> _package("Package: docker.io\\nStatus: install ok installed\\nVersion: 26.1.5\\n\\n", "docker.io")
+    '26.1.5'
+    """
+    for block in re.finditer(rf"^Package: (?:{name})\n(?:.+\n?)*", status, re.MULTILINE):
+        version = re.search(r"^Version: (\S+)", block[0], re.MULTILINE)
+        if version and "ok installed" in block[0]:
+            return version[1]
+    return None
+
+
+def read_units(machine: Machine) -> tuple[Unit, ...]:
+    """Enabled systemd units that start a model server: they would take our GPUs and ports at the next boot."""
+    wants = f"{_UNITS}/multi-user.target.wants"
+    found = []
+    for name in machine.names(wants):
+        command = parse.unit_command(machine.text(f"{wants}/{name}") or "")
+        if command:
+            found.append(Unit(name, command, parse.command_ports(command)))
+    return tuple(found)
+
+
+def clock_skew(machine: Machine) -> float | None:
+    """Seconds that the system clock is ahead of the hardware clock."""
+    text = (machine.text("/sys/class/rtc/rtc0/since_epoch") or "").strip()
+    return machine.clock() - int(text) if text.isdecimal() else None
