@@ -149,17 +149,17 @@ def _cost(group: tuple[Gpu, ...], position: dict[Gpu, int]) -> tuple[int, ...]:
     return (
         busy,
         len({gpu.socket for gpu in group}),
-        len({switch(gpu) for gpu in group}),
+        len({switch(gpu) for gpu in group}) + len({gpu.bridges[1:3] for gpu in group if behind_switch(gpu)}),
         len({gpu.numa_node for gpu in group}),
         spread,
     )
 
 
-def switch(gpu: Gpu) -> str:
-    """What the card shares with its neighbours: its PCIe switch, else its socket's root ports.
+def behind_switch(gpu: Gpu) -> bool:
+    """Whether a PCIe switch (an upstream and a downstream port) lies between root port and card."""
+    return len(gpu.bridges) >= 4
 
-    >>> from dataclasses import replace  # a switch shows as two bridges between root port and card
-    """
-    if len(gpu.bridges) >= 4:
-        return gpu.bridges[2]
-    return f"socket {gpu.socket}"
+
+def switch(gpu: Gpu) -> str:
+    """What the card shares with its neighbours: the nearest PCIe switch, else its socket's root ports."""
+    return gpu.bridges[-2] if behind_switch(gpu) else f"socket {gpu.socket}"

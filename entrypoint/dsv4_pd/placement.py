@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dsv4_pd import profiles
 from dsv4_pd.errors import HardwareError, Problem
 from dsv4_pd.gpu_choice import choose_groups, eligible, named_gpus, unfit_reason
 from dsv4_pd.host.facts import Gpu, HostFacts
+from dsv4_pd.paths import profiles_dir
 from dsv4_pd.profiles import Profile
 from dsv4_pd.settings import Settings
 
@@ -46,21 +48,30 @@ class Placement:
     warnings: tuple[str, ...] = ()
 
 
-def choose_profile(settings: Settings, facts: HostFacts, known: Sequence[Profile]) -> Profile:
-    """The profile for `auto`: the largest pair that the GPUs carry; `single` when the mode asks for it.
+def choose_profile(settings: Settings, facts: HostFacts, known: Sequence[Profile] | None = None) -> str:
+    """The name of the profile; `auto` takes the largest pair that the GPUs carry, or `single` in that mode.
 
     Raises:
         HardwareError: when no GPU is visible or no profile fits the ones that are.
     """
+    if settings.profile != "auto":
+        return settings.profile
     _require_gpus(facts)
     if settings.mode == "single":
-        return next(profile for profile in known if profile.name == "single")
-    pairs = [p for p in known if p.gpus is not None and "prefill" in p.tensor_parallel]
-    for profile in sorted(pairs, key=lambda p: -(p.gpus.count if p.gpus else 0)):
-        if profile.gpus and len(eligible(settings, profile.gpus, facts.gpus)) >= profile.gpus.count:
-            return profile
-    smallest = min(pairs, key=lambda p: p.gpus.count if p.gpus else 0)
-    raise HardwareError([_too_few(settings, smallest, facts)])
+        return "single"
+    pairs = [(p.gpus, p) for p in known or _shipped() if p.gpus is not None and "prefill" in p.tensor_parallel]
+    pairs.sort(key=lambda pair: -pair[0].count)
+    wanted = len(settings.prefill_gpus) + len(settings.decode_gpus) if settings.prefill_gpus else 0
+    for need, profile in pairs:
+        if (not wanted or need.count <= wanted) and len(eligible(settings, need, facts.gpus)) >= need.count:
+            return profile.name
+    raise HardwareError([_too_few(settings, pairs[-1][1], facts)])
+
+
+def _shipped() -> list[Profile]:
+    """The profiles that the distribution carries."""
+    folder = profiles_dir()
+    return [profiles.load(folder, name) for name in profiles.available(folder)]
 
 
 def plan(settings: Settings, profile: Profile, facts: HostFacts) -> Placement:

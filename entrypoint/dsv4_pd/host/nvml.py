@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import pynvml as nv
+import pynvml as nv  # type: ignore[import-untyped]
 
 _P2P_WORDS = {
     0: "ok", 1: "chipset not supported", 2: "GPU not supported", 3: "topology not supported",
@@ -37,7 +38,7 @@ def _nvlinks(handle: Any) -> int | None:
     """Active NVLink lanes; the first link that the card doesn't have ends the count."""
     active = 0
     for link in range(nv.NVML_NVLINK_MAX_LINKS):
-        state = _ask(lambda link=link: nv.nvmlDeviceGetNvLinkState(handle, link))
+        state = _ask(partial(nv.nvmlDeviceGetNvLinkState, handle, link))
         if state is None:
             break
         active += int(state == nv.NVML_FEATURE_ENABLED)
@@ -75,7 +76,7 @@ def _peers(handles: list[Any]) -> list[list[str]]:
 
     def pair(a: Any, b: Any) -> str:
         for capability in (nv.NVML_P2P_CAPS_INDEX_READ, nv.NVML_P2P_CAPS_INDEX_WRITE):
-            status = _ask(lambda c=capability: nv.nvmlDeviceGetP2PStatus(a, b, c))
+            status = _ask(partial(nv.nvmlDeviceGetP2PStatus, a, b, capability))
             if status != nv.NVML_P2P_STATUS_OK:
                 return _P2P_WORDS.get(status, "unknown")
         return "ok"
