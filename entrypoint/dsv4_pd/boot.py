@@ -36,12 +36,18 @@ class Plan:
         """Every file that the run needs, supervisord's own last."""
         own = tuple(file for program in self.programs for file in program.files)
         guard = guard_config.build(self.settings, self.profile, self.placement, self.programs, self.paths)
-        return (*own, ConfigFile(self.paths.guard_config, guard.to_json()),
-                ConfigFile(self.paths.supervisor_conf, render(self.programs, self.paths)))
+        return (
+            *own,
+            ConfigFile(self.paths.guard_config, guard.to_json()),
+            ConfigFile(self.paths.supervisor_conf, render(self.programs, self.paths)),
+        )
 
 
-def make_plan(facts: HostFacts | None = None, numa_policy: NumaPolicy | None = None,
-              environ: Mapping[str, str] = os.environ) -> Plan:
+def make_plan(
+    facts: HostFacts | None = None,
+    numa_policy: NumaPolicy | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Plan:
     """Settings, facts, placement, programs; starts nothing and writes nothing.
 
     Raises:
@@ -76,7 +82,7 @@ def write(files: tuple[ConfigFile, ...]) -> None:
 def clean(paths: Paths) -> None:
     """Remove what a run left in its folder, logs excepted: they explain how it ended."""
     for path in paths.run.iterdir():
-        if path.is_file() and path.name != "lock" or path.is_socket():
+        if (path.is_file() and path.name != "lock") or path.is_socket():
             path.unlink(missing_ok=True)
     for record in paths.plugin_records.iterdir():
         record.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 """Every error that ends the appliance, and the exit code it ends with.
 
-    ApplianceError          1   a component failed; a restart may help
-    ├── SettingsError       2   the settings are wrong; a restart can't help
-    ├── HardwareError      70   no GPU, the wrong GPU, or a GPU that was lost
-    └── TemporaryError     75   a port or a GPU is busy; try again later
+ApplianceError          1   a component failed; a restart may help
+├── SettingsError       2   the settings are wrong; a restart can't help
+├── HardwareError      70   no GPU, the wrong GPU, or a GPU that was lost
+└── TemporaryError     75   a port or a GPU is busy; try again later
 """
 
 from __future__ import annotations

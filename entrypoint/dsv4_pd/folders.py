@@ -20,10 +20,13 @@ def resolve(settings: Settings, environ: Mapping[str, str]) -> Paths:
     home = Path(environ.get("HOME") or "/nonexistent")
     state_home = Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state")
     run = settings.run_dir or _first_writable(
-        Path("/run/dsv4-pd"), Path(environ.get("XDG_RUNTIME_DIR") or "/nonexistent") / "dsv4-pd",
-        Path(f"/tmp/dsv4-pd-{os.getuid()}"))
+        Path("/run/dsv4-pd"),
+        Path(environ.get("XDG_RUNTIME_DIR") or "/nonexistent") / "dsv4-pd",
+        Path(f"/tmp/dsv4-pd-{os.getuid()}"),
+    )
     state = settings.state_dir or _first_writable(
-        Path("/var/lib/dsv4-pd"), state_home / "dsv4-pd", Path(f"/tmp/dsv4-pd-state-{os.getuid()}"))
+        Path("/var/lib/dsv4-pd"), state_home / "dsv4-pd", Path(f"/tmp/dsv4-pd-state-{os.getuid()}")
+    )
     return Paths(run=run, state=state, cache=settings.cache_dir or state / "cache")
 
 
@@ -51,8 +54,14 @@ def make(paths: Paths) -> None:
     problems = [problem for name, path in named.items() if (problem := _make(name, path))]
     length = len(os.fsencode(paths.supervisor_socket))
     if length > _SOCKET_PATH_MAX:
-        problems.append(Problem("DSV4_RUN_DIR", f"a socket path of {length} bytes",
-                                f"at most {_SOCKET_PATH_MAX}", "choose a shorter folder"))
+        problems.append(
+            Problem(
+                "DSV4_RUN_DIR",
+                f"a socket path of {length} bytes",
+                f"at most {_SOCKET_PATH_MAX}",
+                "choose a shorter folder",
+            )
+        )
     if problems:
         raise SettingsError(problems)
     for path in (paths.logs, paths.plugin_records):
@@ -65,8 +74,12 @@ def _make(name: str, path: Path) -> Problem | None:
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
-        return Problem(name, f"{str(path)!r} ({error.strerror})", f"a folder that uid {os.getuid()} may write",
-                       f"mount a volume or tmpfs there owned by {os.getuid()}:{os.getgid()}, or set {name}")
+        return Problem(
+            name,
+            f"{str(path)!r} ({error.strerror})",
+            f"a folder that uid {os.getuid()} may write",
+            f"mount a volume or tmpfs there owned by {os.getuid()}:{os.getgid()}, or set {name}",
+        )
     return None
 
 
@@ -81,9 +94,16 @@ def lock(paths: Paths) -> IO[str]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         handle.seek(0)
-        raise TemporaryError([Problem("DSV4_RUN_DIR", f"{str(paths.run)!r}, held by process {handle.read()}",
-                                      "a folder of its own for each appliance",
-                                      "stop that appliance, or set DSV4_RUN_DIR")]) from error
+        raise TemporaryError(
+            [
+                Problem(
+                    "DSV4_RUN_DIR",
+                    f"{str(paths.run)!r}, held by process {handle.read()}",
+                    "a folder of its own for each appliance",
+                    "stop that appliance, or set DSV4_RUN_DIR",
+                )
+            ]
+        ) from error
     handle.truncate(0)
     handle.write(str(os.getpid()))
     handle.flush()

@@ -9,7 +9,9 @@ import time
 
 STALE_S = 15.0  # the guard beats every second; this long without it, nobody watches
 SERVING = ("READY", "DEGRADED")
-_HELP = "usage: dsv4-pd health [HEALTH-FILE]\n\nExit 0 while the appliance serves, 1 otherwise; prints state and reason."
+_HELP = (
+    "usage: dsv4-pd health [HEALTH-FILE]\n\nExit 0 while the appliance serves, 1 otherwise; prints state and reason."
+)
 
 
 def judge(text: str | None, now: float) -> tuple[int, str]:

@@ -71,16 +71,18 @@ class Surroundings:
     share: Path
 
 
-def programs(
-    settings: Settings, profile: Profile, placement: Placement, around: Surroundings
-) -> tuple[Program, ...]:
+def programs(settings: Settings, profile: Profile, placement: Placement, around: Surroundings) -> tuple[Program, ...]:
     """Every program of the appliance, in start order."""
     servers = tuple(_server(settings, profile, placement, role, around) for role in placement.roles)
     return (*servers, _router(settings, placement, around), _guard(settings, around))
 
 
 def server_flags(
-    settings: Settings, profile: Profile, placement: Placement, role: RolePlacement, policy: NumaPolicy = "none"
+    settings: Settings,
+    profile: Profile,
+    placement: Placement,
+    role: RolePlacement,
+    policy: NumaPolicy = "none",
 ) -> dict[str, Any]:
     """The flags of one SGLang server as its `--config` file spells them."""
     flags = _common_flags(settings) | _role_flags(settings, role.role)
@@ -114,8 +116,12 @@ def _common_flags(settings: Settings) -> dict[str, Any]:
 def _speculative_flags(settings: Settings) -> dict[str, Any]:
     """NEXTN asserts for this model in 0.5.23; EAGLE with top-k 1 is its spelling."""
     if settings.speculative == "eagle":
-        return {"speculative-algorithm": "EAGLE", "speculative-num-steps": 3, "speculative-eagle-topk": 1,
-                "speculative-num-draft-tokens": 4}
+        return {
+            "speculative-algorithm": "EAGLE",
+            "speculative-num-steps": 3,
+            "speculative-eagle-topk": 1,
+            "speculative-num-draft-tokens": 4,
+        }
     return {"speculative-algorithm": "DSPARK"} if settings.speculative == "dspark" else {}
 
 
@@ -132,9 +138,7 @@ def _role_flags(settings: Settings, role: str) -> dict[str, Any]:
     }
 
 
-def _gpu_flags(
-    settings: Settings, placement: Placement, role: RolePlacement, policy: NumaPolicy
-) -> dict[str, Any]:
+def _gpu_flags(settings: Settings, placement: Placement, role: RolePlacement, policy: NumaPolicy) -> dict[str, Any]:
     prefill = role.role == "prefill"
     flags: dict[str, Any] = {
         "tp-size": role.tensor_parallel,
@@ -155,11 +159,14 @@ def server_env(settings: Settings, profile: Profile, placement: Placement, aroun
     env = {
         "SGLANG_HOST_IP": LOOPBACK,  # otherwise the engine probes a route to a public address
         "DSV4_PLUGIN_RECORD_DIR": str(paths.plugin_records),
-        "NO_PROXY": _no_proxy(environ), "no_proxy": _no_proxy(environ),
+        "NO_PROXY": _no_proxy(environ),
+        "no_proxy": _no_proxy(environ),
     }
     if placement.device == "cuda":
-        env |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-                "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in placement.visible)}
+        env |= {
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in placement.visible),
+        }
     site = [str(around.share / part) for part in profile.engine_path]
     if site:
         env["PYTHONPATH"] = ":".join([*site, *filter(None, [environ.get("PYTHONPATH")])])
@@ -202,8 +209,17 @@ def _server(
     extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args
     return Program(
         name=role.role,
-        argv=(*_numactl(role, around.numa_policy), str(settings.engine_python), _LAUNCH, "sglang.launch_server",
-              *_key_option(key), "--", "--config", str(config.path), *split_args(extra)),
+        argv=(
+            *_numactl(role, around.numa_policy),
+            str(settings.engine_python),
+            _LAUNCH,
+            "sglang.launch_server",
+            *_key_option(key),
+            "--",
+            "--config",
+            str(config.path),
+            *split_args(extra),
+        ),
         env=tuple(sorted(server_env(settings, profile, placement, around).items())),
         numa_node=role.numa_node,
         gpus=tuple(gpu.uuid for gpu in role.gpus),
@@ -249,13 +265,22 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
     module = "smg.launch_router" if settings.router == "smg" else "sglang_router.launch_router"
     return Program(
         name="router",
-        argv=(str(router_python(settings)), _LAUNCH, module, *_key_option(key), "--",
-              *router_argv(settings, placement.mode), *split_args(settings.router_extra_args)),
+        argv=(
+            str(router_python(settings)),
+            _LAUNCH,
+            module,
+            *_key_option(key),
+            "--",
+            *router_argv(settings, placement.mode),
+            *split_args(settings.router_extra_args),
+        ),
         env=(("NO_PROXY", _no_proxy(around.environ)), ("no_proxy", _no_proxy(around.environ))),
         numa_node=None,
         gpus=(),
-        ports=(Port("DSV4_PORT", settings.host, settings.port),
-               Port("DSV4_ROUTER_METRICS_PORT", LOOPBACK, settings.router_metrics_port)),
+        ports=(
+            Port("DSV4_PORT", settings.host, settings.port),
+            Port("DSV4_ROUTER_METRICS_PORT", LOOPBACK, settings.router_metrics_port),
+        ),
         ready_url=f"http://{LOOPBACK}:{settings.port}/readiness",
         log_path=around.paths.log("router"),
         files=key,

@@ -12,24 +12,47 @@ LOOPBACK = "127.0.0.1"
 def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str, ...]:
     """Flags without the API key, which the launcher adds from a file."""
     return (
-        "--host", settings.host, "--port", str(settings.port),
+        "--host",
+        settings.host,
+        "--port",
+        str(settings.port),
         *_workers(settings, mode),
-        "--policy", "round_robin",
+        "--policy",
+        "round_robin",
         # One pair: two failing requests would open the breaker on both halves for a minute, and a retry repeats
         # the prefill on a pair that just failed.
-        "--disable-circuit-breaker", "--disable-retries",
+        "--disable-circuit-breaker",
+        "--disable-retries",
         # /health runs a real generation (up to 20 s when busy); /ready is a flag.
-        "--health-check-endpoint", "/ready", "--health-check-interval-secs", "2",
-        "--health-check-timeout-secs", "3", "--health-failure-threshold", "2", "--health-success-threshold", "1",
+        "--health-check-endpoint",
+        "/ready",
+        "--health-check-interval-secs",
+        "2",
+        "--health-check-timeout-secs",
+        "3",
+        "--health-failure-threshold",
+        "2",
+        "--health-success-threshold",
+        "1",
         # Workers that come later than this are never added.
-        "--worker-startup-timeout-secs", str(int(settings.start_timeout) + 600),
-        "--worker-startup-check-interval", "1",
-        "--request-timeout-secs", str(int(settings.request_timeout)),
-        "--shutdown-grace-period-secs", str(int(settings.drain_timeout)),
-        "--max-concurrent-requests", str(settings.max_concurrent_requests),
-        "--queue-size", str(settings.queue_size),
-        "--prometheus-host", LOOPBACK, "--prometheus-port", str(settings.router_metrics_port),
-        "--log-level", {"warning": "warn"}.get(settings.log_level, settings.log_level),
+        "--worker-startup-timeout-secs",
+        str(int(settings.start_timeout) + 600),
+        "--worker-startup-check-interval",
+        "1",
+        "--request-timeout-secs",
+        str(int(settings.request_timeout)),
+        "--shutdown-grace-period-secs",
+        str(int(settings.drain_timeout)),
+        "--max-concurrent-requests",
+        str(settings.max_concurrent_requests),
+        "--queue-size",
+        str(settings.queue_size),
+        "--prometheus-host",
+        LOOPBACK,
+        "--prometheus-port",
+        str(settings.router_metrics_port),
+        "--log-level",
+        {"warning": "warn"}.get(settings.log_level, settings.log_level),
     )
 
 
@@ -38,5 +61,11 @@ def _workers(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str, ..
     if mode == "single":
         return ("--worker-urls", prefill)
     # Without the second value the bootstrap port is "none", not 8998.
-    return ("--pd-disaggregation", "--prefill", prefill, str(settings.bootstrap_port),
-            "--decode", f"http://{LOOPBACK}:{settings.decode_port}")
+    return (
+        "--pd-disaggregation",
+        "--prefill",
+        prefill,
+        str(settings.bootstrap_port),
+        "--decode",
+        f"http://{LOOPBACK}:{settings.decode_port}",
+    )

@@ -93,15 +93,21 @@ class Settings(BaseSettings):
     """All settings with their defaults; the field descriptions are the text of docs/env.md."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid", enable_decoding=False,
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        enable_decoding=False,
         validate_default=False,
     )
 
     # what
     mode: Annotated[Literal["pd", "single"], Word] = Field(
-        "pd", description="`pd`: prefill and decode on separate GPUs; `single`: one server over all of them.")
+        "pd", description="`pd`: prefill and decode on separate GPUs; `single`: one server over all of them."
+    )
     profile: Annotated[str, Word] = Field(
-        "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found.")
+        "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."
+    )
     model: str = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
     model_revision: str | None = Field(None, description="Revision (commit) of the model; pin it.")
     served_model_name: str | None = Field(None, description="Name in the API; default: the model's name.")
@@ -111,18 +117,20 @@ class Settings(BaseSettings):
     ops_port: Port = Field(8001, description="Port of health, status and metrics.")
     api_key: SecretStr | None = Field(None, description="Key that clients must send; or `DSV4_API_KEY_FILE`.")
     router: Annotated[Literal["sglang-router", "smg"], Word] = Field(
-        "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses.")
-    max_concurrent_requests: Count = Field(
-        256, description="Requests in flight at the front; more wait in the queue.")
+        "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses."
+    )
+    max_concurrent_requests: Count = Field(256, description="Requests in flight at the front; more wait in the queue.")
     queue_size: Count = Field(256, description="Requests that may wait at the front; more are answered 429.")
     request_timeout: Duration = Field(1800.0, description="Longest time that one request may take.")
     # GPUs
     prefill_gpus: GpuList = Field((), description="GPUs of prefill: index, UUID or PCI bus id, comma-separated.")
     decode_gpus: GpuList = Field((), description="GPUs of decode, likewise.")
     numa: Annotated[Literal["auto", "strict", "off"], Word] = Field(
-        "auto", description="Bind servers to their GPUs' NUMA node; `strict` refuses to start unbound.")
+        "auto", description="Bind servers to their GPUs' NUMA node; `strict` refuses to start unbound."
+    )
     min_vram_gb: Annotated[float, BeforeValidator(_bare), Field(gt=0)] | None = Field(
-        None, description="Smallest memory (GB) a GPU may have; default: the profile's.")
+        None, description="Smallest memory (GB) a GPU may have; default: the profile's."
+    )
     # memory
     context_length: Count = Field(524288, description="Longest prompt plus answer, in tokens.")
     prefill_mem_fraction: Fraction = Field(0.80, description="Share of GPU memory for prefill's weights and KV.")
@@ -131,11 +139,15 @@ class Settings(BaseSettings):
     max_running_requests: Count = Field(64, description="Requests that decode together.")
     # kernels
     kernels: Annotated[Literal["auto", "stock"], Word] = Field(
-        "auto", description="`auto`: our sm_120 kernels where they were measured ahead; `stock`: the engine's own.")
+        "auto",
+        description="`auto`: our sm_120 kernels where they were measured ahead; `stock`: the engine's own.",
+    )
     pcie_allreduce: Annotated[Literal["auto", "on", "off"], Word] = Field(
-        "auto", description="The engine's all-reduce over PCIe peer copies; `off` leaves NCCL.")
+        "auto", description="The engine's all-reduce over PCIe peer copies; `off` leaves NCCL."
+    )
     speculative: Annotated[Literal["off", "eagle", "dspark"], Word] = Field(
-        "off", description="Speculative decoding algorithm.")
+        "off", description="Speculative decoding algorithm."
+    )
     # lifecycle
     start_timeout: Duration = Field(3600.0, description="Longest time from start to READY.")
     stall_timeout: Duration = Field(300.0, description="No progress for so long with work waiting means hung.")
@@ -143,18 +155,22 @@ class Settings(BaseSettings):
     restart_window: Duration = Field(1800.0, description="The window of the restart budget.")
     drain_timeout: Duration = Field(30.0, description="How long a stop waits for requests in flight.")
     link_timeout: Duration = Field(
-        60.0, description="How long one half of the pair waits for the other before the request fails.")
+        60.0, description="How long one half of the pair waits for the other before the request fails."
+    )
     safe_mode: Annotated[Literal["auto", "off", "on"], Word] = Field(
-        "auto", description="`auto`: stay up, unhealthy, after repeated failed starts; `off`: always exit.")
+        "auto", description="`auto`: stay up, unhealthy, after repeated failed starts; `off`: always exit."
+    )
     # escape
     prefill_extra_args: EngineArgs = Field("", description="More flags for prefill's server, as shell words.")
     decode_extra_args: EngineArgs = Field("", description="More flags for decode's server.")
     router_extra_args: RouterArgs = Field("", description="More flags for the router.")
     # logs
     log_format: Annotated[Literal["auto", "text", "json"], Word] = Field(
-        "auto", description="`auto`: text on a terminal, JSON lines elsewhere.")
+        "auto", description="`auto`: text on a terminal, JSON lines elsewhere."
+    )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Word] = Field(
-        "info", description="Level of the appliance's own log and of the servers.")
+        "info", description="Level of the appliance's own log and of the servers."
+    )
     # internals: only a second appliance on the same host needs other values
     prefill_port: Port = Field(30000, description="Prefill's HTTP port on loopback (`single` uses it too).")
     decode_port: Port = Field(30001, description="Decode's HTTP port on loopback.")
@@ -163,13 +179,13 @@ class Settings(BaseSettings):
     decode_nccl_port: Port = Field(30435, description="NCCL rendezvous of decode.")
     router_metrics_port: Port = Field(29000, description="The router's metrics on loopback.")
     run_dir: Path | None = Field(
-        None, description="Sockets, logs and generated files; default: /run/dsv4-pd where writable.")
+        None, description="Sockets, logs and generated files; default: /run/dsv4-pd where writable."
+    )
     state_dir: Path | None = Field(
-        None, description="What outlives a container: start times, failed starts; default: /var/lib/dsv4-pd.")
-    cache_dir: Path | None = Field(
-        None, description="Compiled kernels; default: a folder below the state folder.")
-    engine_python: Path = Field(
-        default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang.")
+        None, description="What outlives a container: start times, failed starts; default: /var/lib/dsv4-pd."
+    )
+    cache_dir: Path | None = Field(None, description="Compiled kernels; default: a folder below the state folder.")
+    engine_python: Path = Field(default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang.")
     router_python: Path | None = Field(None, description="Interpreter that has the router; default by DSV4_ROUTER.")
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Settings:
@@ -224,8 +240,14 @@ def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
-            problems.append(Problem(f"{name}_FILE", f"{path!r} ({reason})", "a readable text file",
-                                    "mount the secret there, or fix the path"))
+            problems.append(
+                Problem(
+                    f"{name}_FILE",
+                    f"{path!r} ({reason})",
+                    "a readable text file",
+                    "mount the secret there, or fix the path",
+                )
+            )
             continue
         values[field] = text.removesuffix("\n")
     return values, problems
@@ -254,8 +276,14 @@ def _port_clashes(environ: Mapping[str, str]) -> list[Problem]:
             continue
         other = first.setdefault(int(raw), env_name(field))
         if other != env_name(field):
-            problems.append(Problem(env_name(field), f"{raw}, which {other} has as well", "a port of its own",
-                                    f"change {env_name(field)} or {other}"))
+            problems.append(
+                Problem(
+                    env_name(field),
+                    f"{raw}, which {other} has as well",
+                    "a port of its own",
+                    f"change {env_name(field)} or {other}",
+                )
+            )
     return problems
 
 
@@ -266,11 +294,17 @@ def _problem(item: Any) -> Problem:
     context = item.get("ctx", {})
     expected = {
         "literal_error": f"one of {context.get('expected')}",
-        "int_parsing": "a whole number", "int_from_float": "a whole number", "float_parsing": "a number",
-        "greater_than": f"more than {context.get('gt')}", "greater_than_equal": f"at least {context.get('ge')}",
-        "less_than": f"less than {context.get('lt')}", "less_than_equal": f"at most {context.get('le')}",
+        "int_parsing": "a whole number",
+        "int_from_float": "a whole number",
+        "float_parsing": "a number",
+        "greater_than": f"more than {context.get('gt')}",
+        "greater_than_equal": f"at least {context.get('ge')}",
+        "less_than": f"less than {context.get('lt')}",
+        "less_than_equal": f"at most {context.get('le')}",
         "value_error": str(context.get("error")),
     }.get(item["type"], item["msg"])
     default = Settings.model_fields[field].default
-    hint = f"set {env_name(field)}={default}, its default, or unset it" if default else f"fix or unset {env_name(field)}"
+    hint = (
+        f"set {env_name(field)}={default}, its default, or unset it" if default else f"fix or unset {env_name(field)}"
+    )
     return Problem(env_name(field), found, expected, hint)

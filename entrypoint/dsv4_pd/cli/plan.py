@@ -17,8 +17,11 @@ from dsv4_pd.settings import SECRETS, env_name
 
 @click.command("plan")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--facts", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Plan for the machine captured in this file instead of this one.")
+@click.option(
+    "--facts",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Plan for the machine captured in this file instead of this one.",
+)
 def command(as_json: bool, facts: Path | None) -> None:
     """Print settings (secrets masked), facts, placement, programs and rendered files. Starts nothing."""
     host = capture.from_json(facts.read_text(encoding="utf-8")) if facts else None
@@ -46,18 +49,44 @@ def _settings(plan: Plan) -> dict[str, Any]:
 
 
 def _placement(plan: Plan) -> dict[str, Any]:
-    roles = [{"role": role.role, "tensor_parallel": role.tensor_parallel, "numa_node": role.numa_node,
-              "cpus": sorted(role.cpus), "base_gpu_id": role.base_gpu_id,
-              "gpus": [{"index": gpu.index, "uuid": gpu.uuid, "pci_bus_id": gpu.pci_bus_id, "name": gpu.name,
-                        "numa_node": gpu.numa_node} for gpu in role.gpus]} for role in plan.placement.roles]
-    return {"mode": plan.placement.mode, "device": plan.placement.device, "roles": roles,
-            "warnings": list(plan.placement.warnings)}
+    roles = [
+        {
+            "role": role.role,
+            "tensor_parallel": role.tensor_parallel,
+            "numa_node": role.numa_node,
+            "cpus": sorted(role.cpus),
+            "base_gpu_id": role.base_gpu_id,
+            "gpus": [
+                {
+                    "index": gpu.index,
+                    "uuid": gpu.uuid,
+                    "pci_bus_id": gpu.pci_bus_id,
+                    "name": gpu.name,
+                    "numa_node": gpu.numa_node,
+                }
+                for gpu in role.gpus
+            ],
+        }
+        for role in plan.placement.roles
+    ]
+    return {
+        "mode": plan.placement.mode,
+        "device": plan.placement.device,
+        "roles": roles,
+        "warnings": list(plan.placement.warnings),
+    }
 
 
 def _program(program: Any) -> dict[str, Any]:
-    return {"name": program.name, "argv": list(program.argv), "env": dict(program.env),
-            "numa_node": program.numa_node, "gpus": list(program.gpus), "ready_url": program.ready_url,
-            "ports": {port.setting: f"{port.host}:{port.number}" for port in program.ports}}
+    return {
+        "name": program.name,
+        "argv": list(program.argv),
+        "env": dict(program.env),
+        "numa_node": program.numa_node,
+        "gpus": list(program.gpus),
+        "ready_url": program.ready_url,
+        "ports": {port.setting: f"{port.host}:{port.number}" for port in program.ports},
+    }
 
 
 def as_text(plan: Plan) -> str:
@@ -84,8 +113,9 @@ def _table(plan: Plan) -> list[str]:
         gpus = [(str(g.index), g.uuid, g.pci_bus_id) for g in role.gpus] or [("-", "(CPU)", "-")]
         rows += [(role.role, *gpu, node, cpus) for gpu in gpus]
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
-    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
 
 
 def ranges(numbers: frozenset[int]) -> str:

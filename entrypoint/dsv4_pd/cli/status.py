@@ -53,7 +53,8 @@ def fetch(url: str) -> dict[str, Any]:
     except urllib.error.HTTPError as error:
         body = error.read()
     except (OSError, ValueError) as error:
-        raise ApplianceError(f"no appliance answers at {url} ({error}); start one with `dsv4-pd serve`, or give its "
-                             "ops port with --url") from error
+        raise ApplianceError(
+            f"no appliance answers at {url} ({error}); start one with `dsv4-pd serve`, or give its ops port with --url"
+        ) from error
     data: dict[str, Any] = json.loads(body)
     return data

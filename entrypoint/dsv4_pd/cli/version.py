@@ -20,8 +20,11 @@ def command() -> None:
     click.echo(f"dsv4-pd {__version__}")
     click.echo(f"python {sys.version.split()[0]}")
     engine = Settings.model_fields["engine_python"].get_default(call_default_factory=True)
-    for python, packages in ((engine, ("sglang", "torch", "nixl")), (_sibling(engine, "router"), ("sglang-router",)),
-                             (_sibling(engine, "smg"), ("smg",))):
+    for python, packages in (
+        (engine, ("sglang", "torch", "nixl")),
+        (_sibling(engine, "router"), ("sglang-router",)),
+        (_sibling(engine, "smg"), ("smg",)),
+    ):
         click.echo(_versions(python, packages))
 
 

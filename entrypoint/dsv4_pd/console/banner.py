@@ -35,8 +35,10 @@ def curl_line(plan: Plan) -> str:
     """A chat completion that a shell can run as it stands; the key stays a variable."""
     key = ' -H "Authorization: Bearer $DSV4_API_KEY"' if plan.settings.api_key else ""
     body = f'{{"model": "{_model_name(plan)}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
-    return (f"curl -sN http://{_reachable(plan.settings.host)}:{plan.settings.port}/v1/chat/completions{key} \\\n"
-            f"  -H 'Content-Type: application/json' -d '{body}'")
+    return (
+        f"curl -sN http://{_reachable(plan.settings.host)}:{plan.settings.port}/v1/chat/completions{key} \\\n"
+        f"  -H 'Content-Type: application/json' -d '{body}'"
+    )
 
 
 def _model_name(plan: Plan) -> str:

@@ -101,7 +101,11 @@ class JsonConsole(Console):
         """One line as an object."""
         moment = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment * 1000) % 1000:03d}Z"
-        print(json.dumps({"time": stamp, "level": level(line), "role": role, "msg": line}), file=self.out, flush=True)
+        print(
+            json.dumps({"time": stamp, "level": level(line), "role": role, "msg": line}),
+            file=self.out,
+            flush=True,
+        )
 
 
 def level(line: str) -> str:

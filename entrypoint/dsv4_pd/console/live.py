@@ -15,8 +15,13 @@ from dsv4_pd.boot import Plan
 from dsv4_pd.console.base import SERVING, Console
 from dsv4_pd.supervision.daemon import Verdict
 
-_STYLE = {"READY": "bold green", "DEGRADED": "yellow", "FAILED": "bold red", "SAFE": "bold red",
-          "RECOVERING": "yellow"}
+_STYLE = {
+    "READY": "bold green",
+    "DEGRADED": "yellow",
+    "FAILED": "bold red",
+    "SAFE": "bold red",
+    "RECOVERING": "yellow",
+}
 
 
 class LiveConsole(Console):
@@ -64,16 +69,26 @@ class LiveConsole(Console):
 def progress_table(health: dict[str, Any]) -> Table:
     """One row a role: phase, bar, percent where known, elapsed, what the last start took."""
     state = str(health.get("state", "BOOTING"))
-    table = Table(box=None, pad_edge=False, title=Text(f"{state}  {health.get('reason', '')}",
-                  style=_STYLE.get(state, "cyan")), title_justify="left")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        title=Text(f"{state}  {health.get('reason', '')}", style=_STYLE.get(state, "cyan")),
+        title_justify="left",
+    )
     for column in ("role", "phase", "", "%", "elapsed", "left"):
         table.add_column(column)
     for name, role in health.get("roles", {}).items():
         percent = role.get("percent")
         done = percent if percent is not None else _share(role)
         bar = ProgressBar(total=100, completed=done or 0, width=24, pulse=done is None)
-        table.add_row(name, str(role.get("phase", "")), bar, "" if percent is None else f"{percent:.0f}",
-                      _clock(role.get("elapsed_s")), _clock(role.get("eta_s")))
+        table.add_row(
+            name,
+            str(role.get("phase", "")),
+            bar,
+            "" if percent is None else f"{percent:.0f}",
+            _clock(role.get("elapsed_s")),
+            _clock(role.get("eta_s")),
+        )
     return table
 
 

@@ -53,8 +53,14 @@ class Supervisord:
         argv = [sys.executable, "-m", "supervisor.supervisord", "-c", str(self._paths.supervisor_conf)]
         out = os.open(self._paths.logs / "supervisord.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            self._process = subprocess.Popen(argv, env=self._environ, stdin=subprocess.DEVNULL, stdout=out,
-                                             stderr=out, start_new_session=True)
+            self._process = subprocess.Popen(
+                argv,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
         finally:
             os.close(out)
 

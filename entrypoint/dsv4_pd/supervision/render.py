@@ -36,8 +36,12 @@ serverurl=unix://{socket}
 
 def render(programs: Iterable[Program], paths: Paths) -> str:
     """The whole configuration text; no secret stands in it."""
-    head = _HEAD.format(logs=_escape(str(paths.logs)), run=_escape(str(paths.run)),
-                        socket=_escape(str(paths.supervisor_socket)), bytes=_LOG_BYTES)
+    head = _HEAD.format(
+        logs=_escape(str(paths.logs)),
+        run=_escape(str(paths.run)),
+        socket=_escape(str(paths.supervisor_socket)),
+        bytes=_LOG_BYTES,
+    )
     return head + "".join("\n" + _section(program) for program in programs)
 
 
@@ -61,15 +65,25 @@ def _section(program: Program) -> str:
 
 
 def _log_lines(program: Program) -> list[str]:
-    return ["redirect_stderr=true", f"stdout_logfile={_escape(str(program.log_path))}",
-            f"stdout_logfile_maxbytes={_LOG_BYTES}", "stdout_logfile_backups=1"]
+    return [
+        "redirect_stderr=true",
+        f"stdout_logfile={_escape(str(program.log_path))}",
+        f"stdout_logfile_maxbytes={_LOG_BYTES}",
+        "stdout_logfile_backups=1",
+    ]
 
 
 def _guard_lines(program: Program) -> list[str]:
     """Standard output is the event protocol; the guard logs to standard error."""
-    return ["events=PROCESS_STATE", "buffer_size=1000", "priority=-1",
-            f"stderr_logfile={_escape(str(program.log_path))}",
-            f"stderr_logfile_maxbytes={_LOG_BYTES}", "stderr_logfile_backups=1", "stdout_logfile=NONE"]
+    return [
+        "events=PROCESS_STATE",
+        "buffer_size=1000",
+        "priority=-1",
+        f"stderr_logfile={_escape(str(program.log_path))}",
+        f"stderr_logfile_maxbytes={_LOG_BYTES}",
+        "stderr_logfile_backups=1",
+        "stdout_logfile=NONE",
+    ]
 
 
 def _environment(env: tuple[tuple[str, str], ...]) -> str:
