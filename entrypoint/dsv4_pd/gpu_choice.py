@@ -67,9 +67,15 @@ def named_gpus(settings: Settings, need: GpuNeed, gpus: Sequence[Gpu]) -> dict[s
     if problems:
         raise SettingsError(problems)
     unfit = [
-        Problem(_setting(role), f"GPU {gpu.index} ({gpu.name}): {reason}", "a GPU that fits the profile",
-                "name another card or choose another DSV4_PROFILE")
-        for role in _ROLES for gpu in found[role] if (reason := unfit_reason(settings, need, gpu))
+        Problem(
+            _setting(role),
+            f"GPU {gpu.index} ({gpu.name}): {reason}",
+            "a GPU that fits the profile",
+            "name another card or choose another DSV4_PROFILE",
+        )
+        for role in _ROLES
+        for gpu in found[role]
+        if (reason := unfit_reason(settings, need, gpu))
     ]
     if unfit:
         raise HardwareError(unfit)
@@ -98,20 +104,38 @@ def _resolve(setting: str, names: Sequence[str], gpus: Sequence[Gpu]) -> tuple[t
 
 def _overlap(found: dict[str, tuple[Gpu, ...]]) -> list[Problem]:
     both = [gpu for gpu in found["prefill"] if gpu in found["decode"]]
-    return [Problem("DSV4_DECODE_GPUS", f"GPU {gpu.index}, which DSV4_PREFILL_GPUS has as well",
-                    "each GPU in one role", f"remove GPU {gpu.index} from one of the two") for gpu in both]
+    return [
+        Problem(
+            "DSV4_DECODE_GPUS",
+            f"GPU {gpu.index}, which DSV4_PREFILL_GPUS has as well",
+            "each GPU in one role",
+            f"remove GPU {gpu.index} from one of the two",
+        )
+        for gpu in both
+    ]
 
 
 def _sizes(found: dict[str, tuple[Gpu, ...]]) -> list[Problem]:
     problems = [
-        Problem(_setting(role), f"{len(found[role])} GPUs", "1, 2, 4 or 8: the model's 64 heads are split evenly",
-                "add or remove cards")
-        for role in _ROLES if len(found[role]) not in (0, 1, 2, 4, 8)
+        Problem(
+            _setting(role),
+            f"{len(found[role])} GPUs",
+            "1, 2, 4 or 8: the model's 64 heads are split evenly",
+            "add or remove cards",
+        )
+        for role in _ROLES
+        if len(found[role]) not in (0, 1, 2, 4, 8)
     ]
     prefill, decode = len(found["prefill"]), len(found["decode"])
     if not problems and prefill and decode and prefill != decode:
-        problems.append(Problem("DSV4_DECODE_GPUS", f"{decode} GPUs where DSV4_PREFILL_GPUS has {prefill}",
-                                "as many as prefill: both roles must have the same layout", "make them equal"))
+        problems.append(
+            Problem(
+                "DSV4_DECODE_GPUS",
+                f"{decode} GPUs where DSV4_PREFILL_GPUS has {prefill}",
+                "as many as prefill: both roles must have the same layout",
+                "make them equal",
+            )
+        )
     return problems
 
 

@@ -104,10 +104,17 @@ def _on_cpu(role: RoleName) -> RolePlacement:
 def _require_gpus(facts: HostFacts) -> None:
     if facts.gpus:
         return
-    raise HardwareError([Problem(
-        "no GPU visible", facts.gpu_error or "no GPU", "NVIDIA GPUs that the driver lists",
-        "start the container with --gpus all (or compose's GPU reservation) on a host whose nvidia-smi lists them; "
-        "DSV4_PROFILE=demo-cpu runs the whole appliance without a GPU")])
+    raise HardwareError(
+        [
+            Problem(
+                "no GPU visible",
+                facts.gpu_error or "no GPU",
+                "NVIDIA GPUs that the driver lists",
+                "start the container with --gpus all (or compose's GPU reservation) on a host whose nvidia-smi lists them; "
+                "DSV4_PROFILE=demo-cpu runs the whole appliance without a GPU",
+            )
+        ]
+    )
 
 
 def _groups(
@@ -132,9 +139,7 @@ def _groups(
     return tuple(named[role] or filled[role] for role in roles)
 
 
-def _single_group(
-    settings: Settings, profile: Profile, facts: HostFacts, gpus: tuple[Gpu, ...]
-) -> tuple[Gpu, ...]:
+def _single_group(settings: Settings, profile: Profile, facts: HostFacts, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     wanted = profile.tensor_parallel.get("single", 0)
     size = next((n for n in _TENSOR_PARALLEL if n <= len(gpus) and (not wanted or n <= wanted)), 0)
     if not size:
@@ -146,30 +151,31 @@ def _too_few(settings: Settings, profile: Profile, facts: HostFacts) -> Problem:
     need = profile.gpus
     assert need is not None
     fit = len(eligible(settings, need, facts.gpus))
-    unfit = [f"{gpu.index} ({gpu.name}): {why}" for gpu in facts.gpus
-             if (why := unfit_reason(settings, need, gpu))]
+    unfit = [f"{gpu.index} ({gpu.name}): {why}" for gpu in facts.gpus if (why := unfit_reason(settings, need, gpu))]
     listed = f" (not counted: {'; '.join(unfit)})" if unfit else ""
     major, minor = need.compute_capability
     return Problem(
-        f"profile {profile.name}", f"{fit} fitting GPU{'s' if fit != 1 else ''} of {len(facts.gpus)}{listed}",
+        f"profile {profile.name}",
+        f"{fit} fitting GPU{'s' if fit != 1 else ''} of {len(facts.gpus)}{listed}",
         f"{need.count} of compute capability {major}.{minor} with {need.min_memory_gb:g} GB or more",
         "choose a smaller DSV4_PROFILE, name the cards in DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS, "
-        "or run DSV4_PROFILE=demo-cpu")
+        "or run DSV4_PROFILE=demo-cpu",
+    )
 
 
-def _group_warnings(
-    settings: Settings, profile: Profile, facts: HostFacts, visible: tuple[Gpu, ...]
-) -> list[str]:
+def _group_warnings(settings: Settings, profile: Profile, facts: HostFacts, visible: tuple[Gpu, ...]) -> list[str]:
     """Cards left aside, and cards that somebody else uses."""
     need = profile.gpus
     assert need is not None
-    warnings = [f"GPU {gpu.index} ({gpu.name}) is left aside: {unfit_reason(settings, need, gpu) or 'not needed'}"
-                for gpu in facts.gpus if gpu not in visible]
+    warnings = [
+        f"GPU {gpu.index} ({gpu.name}) is left aside: {unfit_reason(settings, need, gpu) or 'not needed'}"
+        for gpu in facts.gpus
+        if gpu not in visible
+    ]
     for gpu in visible:
         for process in gpu.processes:
             size = f" ({process.memory_bytes / 1e9:.1f} GB)" if process.memory_bytes else ""
-            warnings.append(f"GPU {gpu.index} is in use by {process.name or 'a process'} "
-                            f"(pid {process.pid}){size}")
+            warnings.append(f"GPU {gpu.index} is in use by {process.name or 'a process'} (pid {process.pid}){size}")
     return warnings
 
 
@@ -177,9 +183,7 @@ _Binding = tuple[int | None, frozenset[int], tuple[int, ...], tuple[int, ...]]
 _UNBOUND: _Binding = (None, frozenset(), (), ())
 
 
-def _bind(
-    settings: Settings, facts: HostFacts, role: RoleName, group: tuple[Gpu, ...]
-) -> tuple[_Binding, list[str]]:
+def _bind(settings: Settings, facts: HostFacts, role: RoleName, group: tuple[Gpu, ...]) -> tuple[_Binding, list[str]]:
     """Nodes of a role's GPUs, narrowed to what the cpuset allows; notes say what could not be had."""
     nodes = sorted({gpu.numa_node for gpu in group if gpu.numa_node is not None})
     if settings.numa == "off":
@@ -190,8 +194,11 @@ def _bind(
     usable = [n for n in nodes if n in known and known[n].cpus & facts.allowed_cpus]
     if not usable:
         return _unbound(settings, role, f"the cpuset allows no CPU of NUMA node {_listed(nodes)}")
-    notes = [f"{role}: the cpuset allows no CPU of NUMA node {n}, binding to {_listed(usable)}"
-             for n in nodes if n not in usable]
+    notes = [
+        f"{role}: the cpuset allows no CPU of NUMA node {n}, binding to {_listed(usable)}"
+        for n in nodes
+        if n not in usable
+    ]
     sockets = {gpu.socket for gpu in group}
     if len(sockets) > 1:
         notes.append(f"{role}: its GPUs sit on {len(sockets)} sockets, so every all-reduce crosses them")
@@ -203,9 +210,16 @@ def _bind(
 
 def _unbound(settings: Settings, role: RoleName, reason: str) -> tuple[_Binding, list[str]]:
     if settings.numa == "strict":
-        raise HardwareError([Problem(
-            "DSV4_NUMA", f"strict, but for {role} {reason}", "GPUs with a usable NUMA node",
-            "widen the container's --cpuset-cpus and --cpuset-mems, or set DSV4_NUMA=auto to start unbound")])
+        raise HardwareError(
+            [
+                Problem(
+                    "DSV4_NUMA",
+                    f"strict, but for {role} {reason}",
+                    "GPUs with a usable NUMA node",
+                    "widen the container's --cpuset-cpus and --cpuset-mems, or set DSV4_NUMA=auto to start unbound",
+                )
+            ]
+        )
     return _UNBOUND, [f"{role} is not bound to a NUMA node: {reason}"]
 
 

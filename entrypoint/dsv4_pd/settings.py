@@ -80,6 +80,12 @@ Fraction = Annotated[float, BeforeValidator(_bare), Field(gt=0, lt=1)]
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
 GpuList = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
 Word = BeforeValidator(_lower)
+
+
+def _is_duration(item: object) -> bool:
+    return isinstance(item, BeforeValidator) and item.func is parse_duration
+
+
 EngineArgs = Annotated[str, AfterValidator(flags.check_engine_args)]
 RouterArgs = Annotated[str, AfterValidator(flags.check_router_args)]
 
@@ -191,6 +197,12 @@ class Settings(BaseSettings):
     def with_defaults(self, defaults: Mapping[str, Any]) -> Settings:
         """A profile's defaults for every setting that the operator left unset."""
         return self.model_copy(update={k: v for k, v in defaults.items() if k not in self.model_fields_set})
+
+
+# Fields in seconds, written as 90s, 60m or 1h.
+DURATIONS = frozenset(
+    name for name, info in Settings.model_fields.items() if any(_is_duration(item) for item in info.metadata)
+)
 
 
 def names() -> tuple[str, ...]:

@@ -18,9 +18,16 @@ GB = 10**9
 
 def gpu(index: int, node: int | None, **more: object) -> Gpu:
     base = Gpu(
-        index=index, uuid=f"GPU-{index:08x}-0000-4000-8000-{index:012x}", name="NVIDIA RTX PRO 6000 Blackwell",
-        pci_bus_id=f"0000:{0x10 * (index + 1):02x}:00.0", compute_capability=(12, 0),
-        memory_bytes=97887 << 20, numa_node=node, socket=node, bridges=(f"pci0000:{index:02x}", "0000:00:01.1"))
+        index=index,
+        uuid=f"GPU-{index:08x}-0000-4000-8000-{index:012x}",
+        name="NVIDIA RTX PRO 6000 Blackwell",
+        pci_bus_id=f"0000:{0x10 * (index + 1):02x}:00.0",
+        compute_capability=(12, 0),
+        memory_bytes=97887 << 20,
+        numa_node=node,
+        socket=node,
+        bridges=(f"pci0000:{index:02x}", "0000:00:01.1"),
+    )
     return replace(base, **more)  # type: ignore[arg-type]
 
 
@@ -28,9 +35,14 @@ def two_sockets(nodes: str = "00001111", **more: object) -> HostFacts:
     gpus = tuple(gpu(i, int(n)) for i, n in enumerate(nodes))
     return HostFacts(
         gpus=gpus,
-        numa_nodes=(NumaNode(0, frozenset(range(32)), 512 * GB, (10, 21)),
-                    NumaNode(1, frozenset(range(32, 64)), 512 * GB, (21, 10))),
-        allowed_cpus=frozenset(range(64)), allowed_nodes=frozenset({0, 1}), **more)  # type: ignore[arg-type]
+        numa_nodes=(
+            NumaNode(0, frozenset(range(32)), 512 * GB, (10, 21)),
+            NumaNode(1, frozenset(range(32, 64)), 512 * GB, (21, 10)),
+        ),
+        allowed_cpus=frozenset(range(64)),
+        allowed_nodes=frozenset({0, 1}),
+        **more,
+    )  # type: ignore[arg-type]
 
 
 def planned(facts: HostFacts, profile: str = "rtx-pro-6000-8x", **settings: object) -> Placement:
@@ -41,12 +53,15 @@ def groups(placement: Placement) -> list[list[int]]:
     return [[gpu.index for gpu in role.gpus] for role in placement.roles]
 
 
-@pytest.mark.parametrize("nodes,expected", [
-    ("00001111", [[0, 1, 2, 3], [4, 5, 6, 7]]),
-    ("01010101", [[0, 2, 4, 6], [1, 3, 5, 7]]),
-    ("11110000", [[0, 1, 2, 3], [4, 5, 6, 7]]),
-    ("0000001111", [[0, 1, 2, 3], [6, 7, 8, 9]]),  # five would do on one socket, four must not straddle
-])
+@pytest.mark.parametrize(
+    "nodes,expected",
+    [
+        ("00001111", [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        ("01010101", [[0, 2, 4, 6], [1, 3, 5, 7]]),
+        ("11110000", [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        ("0000001111", [[0, 1, 2, 3], [6, 7, 8, 9]]),  # five would do on one socket, four must not straddle
+    ],
+)
 def test_group_stays_on_its_socket(nodes: str, expected: list[list[int]]) -> None:
     assert groups(planned(two_sockets(nodes))) == expected
 
@@ -80,23 +95,36 @@ def test_memory_comes_from_the_nearest_node_that_has_any() -> None:
     assert decode.numa_nodes == (1,) and decode.memory_nodes == (0,) and decode.numa_node is None
 
 
-@pytest.mark.parametrize("name", ["4", "GPU-00000004-0000-4000-8000-000000000004", "GPU-00000004", "00000004",
-                                  "0000:50:00.0", "50:00.0", "00000000:50:00.0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "4",
+        "GPU-00000004-0000-4000-8000-000000000004",
+        "GPU-00000004",
+        "00000004",
+        "0000:50:00.0",
+        "50:00.0",
+        "00000000:50:00.0",
+    ],
+)
 def test_gpu_may_be_named_in_each_way(name: str) -> None:
     placement = planned(two_sockets(), prefill_gpus=(name, "5", "6", "7"))
     assert groups(placement) == [[4, 5, 6, 7], [0, 1, 2, 3]]
 
 
-@pytest.mark.parametrize("settings,error,words", [
-    ({"prefill_gpus": ("9",)}, SettingsError, "DSV4_PREFILL_GPUS: found '9'"),
-    ({"prefill_gpus": ("0", "0")}, SettingsError, "GPU 0 twice"),
-    ({"prefill_gpus": ("0", "1"), "decode_gpus": ("1", "2")}, SettingsError, "DSV4_DECODE_GPUS: found GPU 1"),
-    ({"prefill_gpus": ("0", "1", "2")}, SettingsError, "found 3 GPUs"),
-    ({"prefill_gpus": ("0", "1"), "decode_gpus": ("4",)}, SettingsError, "as many as prefill"),
-    ({"decode_gpus": ("MIG-aaaa",)}, SettingsError, "MIG slices"),
-    ({"prefill_gpus": ("GPU-0000",)}, SettingsError, "unambiguous"),
-    ({"min_vram_gb": 120.0}, HardwareError, "less than 120"),
-])
+@pytest.mark.parametrize(
+    "settings,error,words",
+    [
+        ({"prefill_gpus": ("9",)}, SettingsError, "DSV4_PREFILL_GPUS: found '9'"),
+        ({"prefill_gpus": ("0", "0")}, SettingsError, "GPU 0 twice"),
+        ({"prefill_gpus": ("0", "1"), "decode_gpus": ("1", "2")}, SettingsError, "DSV4_DECODE_GPUS: found GPU 1"),
+        ({"prefill_gpus": ("0", "1", "2")}, SettingsError, "found 3 GPUs"),
+        ({"prefill_gpus": ("0", "1"), "decode_gpus": ("4",)}, SettingsError, "as many as prefill"),
+        ({"decode_gpus": ("MIG-aaaa",)}, SettingsError, "MIG slices"),
+        ({"prefill_gpus": ("GPU-0000",)}, SettingsError, "unambiguous"),
+        ({"min_vram_gb": 120.0}, HardwareError, "less than 120"),
+    ],
+)
 def test_bad_choice_is_refused_by_name(settings: dict[str, object], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         planned(two_sockets(), **settings)
@@ -110,8 +138,9 @@ def test_named_card_of_the_wrong_kind_is_refused_by_name() -> None:
 
 
 def test_open_role_takes_as_many_as_the_named_one() -> None:
-    assert groups(planned(two_sockets(), decode_gpus=("0", "1"))) == [[4, 5], [0, 1]] or \
-        groups(planned(two_sockets(), decode_gpus=("0", "1"))) == [[2, 3], [0, 1]]
+    assert groups(planned(two_sockets(), decode_gpus=("0", "1"))) == [[4, 5], [0, 1]] or groups(
+        planned(two_sockets(), decode_gpus=("0", "1"))
+    ) == [[2, 3], [0, 1]]
 
 
 def test_cards_in_use_come_last() -> None:
@@ -128,10 +157,17 @@ def test_no_gpu_says_how_to_get_one_and_how_to_go_on_without() -> None:
         planned(facts)
 
 
-@pytest.mark.parametrize("count,mode,expected", [
-    (8, "pd", "rtx-pro-6000-8x"), (9, "pd", "rtx-pro-6000-8x"), (4, "pd", "rtx-pro-6000-4x"),
-    (7, "pd", "rtx-pro-6000-4x"), (8, "single", "single"), (1, "single", "single"),
-])
+@pytest.mark.parametrize(
+    "count,mode,expected",
+    [
+        (8, "pd", "rtx-pro-6000-8x"),
+        (9, "pd", "rtx-pro-6000-8x"),
+        (4, "pd", "rtx-pro-6000-4x"),
+        (7, "pd", "rtx-pro-6000-4x"),
+        (8, "single", "single"),
+        (1, "single", "single"),
+    ],
+)
 def test_auto_profile(count: int, mode: str, expected: str) -> None:
     assert choose_profile(Settings(mode=mode), two_sockets("0" * count)) == expected  # type: ignore[arg-type]
 

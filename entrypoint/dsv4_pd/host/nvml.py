@@ -15,8 +15,13 @@ from typing import Any
 import pynvml as nv  # type: ignore[import-untyped]
 
 _P2P_WORDS = {
-    0: "ok", 1: "chipset not supported", 2: "GPU not supported", 3: "topology not supported",
-    4: "disabled in the driver", 5: "not supported", 6: "unknown",
+    0: "ok",
+    1: "chipset not supported",
+    2: "GPU not supported",
+    3: "topology not supported",
+    4: "disabled in the driver",
+    5: "not supported",
+    6: "unknown",
 }
 
 

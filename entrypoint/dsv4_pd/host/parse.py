@@ -149,11 +149,11 @@ def acs_request_redirect(config: bytes) -> bool | None:
     """
     offset, seen = 0x100, 0
     while offset and offset + 8 <= len(config) and seen < 64:
-        header = int.from_bytes(config[offset:offset + 4], "little")
+        header = int.from_bytes(config[offset : offset + 4], "little")
         if header in (0, 0xFFFFFFFF):
             return None
         if header & 0xFFFF == _ACS_CAPABILITY:
-            return bool(int.from_bytes(config[offset + 6:offset + 8], "little") & _REQUEST_REDIRECT)
+            return bool(int.from_bytes(config[offset + 6 : offset + 8], "little") & _REQUEST_REDIRECT)
         offset, seen = header >> 20, seen + 1
     return None
 

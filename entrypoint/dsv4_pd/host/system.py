@@ -49,8 +49,11 @@ def read_software(machine: Machine) -> Software:
         toolkit_in_docker='"nvidia"' in daemon or bool(machine.names("/etc/cdi") or machine.names("/var/run/cdi")),
         nvidia_devices=devices,
         driver_libraries=tuple(
-            f"{folder}/{name}" for folder in _LIBRARY_FOLDERS for name in machine.names(folder)
-            if _DRIVER_LIBRARY.fullmatch(name)),
+            f"{folder}/{name}"
+            for folder in _LIBRARY_FOLDERS
+            for name in machine.names(folder)
+            if _DRIVER_LIBRARY.fullmatch(name)
+        ),
     )
 
 

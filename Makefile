@@ -1,0 +1,61 @@
+# Every command a person needs. Each does its own set-up: virtual environments under .venvs/, from hashed locks.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+VENVS ?= .venvs
+PYTHON ?= $(firstword $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p; done))
+DEV := $(VENVS)/dev/bin
+PYTEST := $(DEV)/python -m pytest
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | expand -t 18
+
+# --- environments -----------------------------------------------------------------------------------------------
+
+$(VENVS)/appliance/.done: docker/appliance.lock make/venv.sh
+	@make/venv.sh "$(PYTHON)" $(VENVS)/appliance docker/appliance.lock entrypoint
+	@touch $@
+
+$(VENVS)/dev/.done: docker/dev.lock make/venv.sh
+	@make/venv.sh "$(PYTHON)" $(VENVS)/dev docker/dev.lock entrypoint
+	@touch $@
+
+# --- use --------------------------------------------------------------------------------------------------------
+
+demo: $(VENVS)/appliance/.done engine ## Run the whole appliance on this machine's CPU, in the foreground
+	@DSV4_STATE_DIR=$${DSV4_STATE_DIR:-$(CURDIR)/.demo/state} exec $(VENVS)/appliance/bin/dsv4-pd demo
+
+# --- check ------------------------------------------------------------------------------------------------------
+
+check: $(VENVS)/dev/.done ## Lint, format, types, import contracts, generated files
+	$(DEV)/ruff check .
+	$(DEV)/ruff format --check .
+	$(DEV)/mypy
+	$(DEV)/lint-imports --no-cache
+	$(DEV)/python docs/generate.py --check
+
+docs: $(VENVS)/dev/.done ## Write the generated files anew
+	$(DEV)/python docs/generate.py
+
+lock: $(VENVS)/dev/.done ## Resolve the requirement locks of the control plane anew
+	cd docker && for name in appliance dev; do ../$(DEV)/pip-compile -q --upgrade --generate-hashes --strip-extras \
+	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
+	  -o $$name.lock $$name.in; done
+
+test: test-control test-pair ## Every test that this machine can run in under ten minutes
+
+test-control: $(VENVS)/dev/.done
+	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser" $(ARGS)
+
+test-pair: $(VENVS)/dev/.done engine
+	$(PYTEST) -m "(engine or pair) and not slow" tests $(ARGS)
+
+test-all: test ## test, and the rings that take longer
+
+clean: ## Remove what these commands made
+	rm -rf .venvs .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: help demo check docs lock test test-control test-pair test-all clean
+
+-include make/*.mk
