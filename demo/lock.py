@@ -96,7 +96,9 @@ def write_cpu_torch() -> None:
     """pip prefers a wheel whose index gives its hash, so the CPU build has a lock of its own that names it exactly."""
     wheels = [wheel for wheel in resolve(["--no-deps", TORCH], "3.11", stock=False) if "+cpu" in wheel.version]
     if not wheels:
-        sys.exit(f"pip finds no CPU build of {TORCH}: name a place that has one with PIP_FIND_LINKS, then run this again")
+        sys.exit(
+            f"pip finds no CPU build of {TORCH}: name a place that has one with PIP_FIND_LINKS, then run this again"
+        )
     (DOCKER / "engine-cpu-torch.lock").write_text(render(wheels, "# Install with --no-deps.\n"))
 
 

@@ -131,7 +131,9 @@ def write_stamp(venv: Path, **values: object) -> None:
 
 def interpreter_runs(venv: Path) -> bool:
     """A venv dies with the Python that it was made from."""
-    return subprocess.run([venv / "bin/python", "-c", ""], capture_output=True).returncode == 0 if venv.exists() else False
+    return (
+        subprocess.run([venv / "bin/python", "-c", ""], capture_output=True).returncode == 0 if venv.exists() else False
+    )
 
 
 # installing
@@ -175,14 +177,31 @@ def announce_torch(venv: Path) -> bool:
         )
     free = shutil.disk_usage(venv).free
     if free < need:
-        raise SetupError(f"{venv} has {free / 1e9:.1f} GB free, the engine needs {need / 1e9:.1f} GB: free some, or pass --venvs DIR")
+        raise SetupError(
+            f"{venv} has {free / 1e9:.1f} GB free, the engine needs {need / 1e9:.1f} GB: free some, or pass --venvs DIR"
+        )
     return cpu_build
 
 
 def can_get_cpu_torch(venv: Path) -> bool:
     """A dry run reads indexes; the only file that it may fetch is the wheel that is installed next."""
-    command = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--dry-run", "--no-deps", "--only-binary", ":all:"]
-    return subprocess.run([*command, "--require-hashes", "-r", str(DOCKER / CPU_TORCH_LOCK)], capture_output=True).returncode == 0
+    command = [
+        str(venv / "bin/python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--dry-run",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+    ]
+    return (
+        subprocess.run(
+            [*command, "--require-hashes", "-r", str(DOCKER / CPU_TORCH_LOCK)], capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 def stock_download_bytes() -> int:
@@ -210,7 +229,9 @@ def choose_python(wanted: tuple[str, ...]) -> str:
     with_venv = [candidate for candidate in fitting if has_venv(candidate)]
     if not with_venv:
         version = seen[fitting[0]]
-        raise SetupError(f"{fitting[0]} lacks the venv module: on Debian or Ubuntu, apt-get install python{version}-venv")
+        raise SetupError(
+            f"{fitting[0]} lacks the venv module: on Debian or Ubuntu, apt-get install python{version}-venv"
+        )
     return with_venv[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,5 +85,6 @@ def clean(paths: Paths) -> None:
     for path in paths.run.iterdir():
         if (path.is_file() and path.name != "lock") or path.is_socket():
             path.unlink(missing_ok=True)
-    for record in paths.plugin_records.iterdir():
-        record.unlink(missing_ok=True)
+    for folder in (paths.plugin_records, paths.temp):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)

@@ -39,7 +39,9 @@ def env_markdown() -> str:
     for name, info in Settings.model_fields.items():
         if name in GROUPS:
             parts += ["", f"## {GROUPS[name]}", "", "| variable | default | values | meaning |", "|---|---|---|---|"]
-        parts.append(f"| `{env_name(name)}` | {_default(name, info) or '–'} | {_values(name, info)} | {info.description} |")
+        parts.append(
+            f"| `{env_name(name)}` | {_default(name, info) or '–'} | {_values(name, info)} | {info.description} |"
+        )
         if name in SECRETS:
             parts.append(f"| `{env_name(name)}_FILE` | – | path | File that holds `{env_name(name)}`. |")
     return "\n".join(parts) + "\n"

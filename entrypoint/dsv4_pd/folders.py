@@ -27,7 +27,10 @@ def resolve(settings: Settings, environ: Mapping[str, str]) -> Paths:
     state = settings.state_dir or _first_writable(
         Path("/var/lib/dsv4-pd"), state_home / "dsv4-pd", Path(f"/tmp/dsv4-pd-state-{os.getuid()}")
     )
-    return Paths(run=run, state=state, cache=settings.cache_dir or state / "cache")
+    cache = settings.cache_dir or state / "cache"
+    # The engine binds to NUMA nodes through a script in TMPDIR, and docker mounts --tmpfs folders noexec.
+    temp = next((path for path in (run / "tmp", cache / "tmp") if _executable(path)), run / "tmp")
+    return Paths(run=run, state=state, cache=cache, temp=temp)
 
 
 def _first_writable(*candidates: Path) -> Path:
@@ -38,10 +41,19 @@ def _first_writable(*candidates: Path) -> Path:
 def _writable(path: Path) -> bool:
     if path.exists():
         return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
-    parent = path.parent
-    while not parent.exists():
-        parent = parent.parent
-    return os.access(parent, os.W_OK | os.X_OK)
+    return os.access(_existing(path), os.W_OK | os.X_OK)
+
+
+def _executable(path: Path) -> bool:
+    """Whether files below it may be executed: the mount's noexec flag."""
+    return not os.statvfs(_existing(path)).f_flag & os.ST_NOEXEC
+
+
+def _existing(path: Path) -> Path:
+    """The path itself, or its closest parent that exists."""
+    while not path.exists():
+        path = path.parent
+    return path
 
 
 def make(paths: Paths) -> None:
@@ -64,7 +76,7 @@ def make(paths: Paths) -> None:
         )
     if problems:
         raise SettingsError(problems)
-    for path in (paths.logs, paths.plugin_records):
+    for path in (paths.logs, paths.plugin_records, paths.temp):
         path.mkdir(mode=0o700, exist_ok=True)
 
 

@@ -25,6 +25,7 @@ class Paths:
     run: Path
     state: Path
     cache: Path
+    temp: Path  # TMPDIR of every child: emptied with the run, and on a file system that may execute
 
     @property
     def logs(self) -> Path:

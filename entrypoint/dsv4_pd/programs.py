@@ -159,14 +159,12 @@ def server_env(settings: Settings, profile: Profile, placement: Placement, aroun
     env = {
         "SGLANG_HOST_IP": LOOPBACK,  # otherwise the engine probes a route to a public address
         "DSV4_PLUGIN_RECORD_DIR": str(paths.plugin_records),
+        "TMPDIR": str(paths.temp),
         "NO_PROXY": _no_proxy(environ),
         "no_proxy": _no_proxy(environ),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in placement.visible),  # none on a CPU profile
     }
-    if placement.device == "cuda":
-        env |= {
-            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in placement.visible),
-        }
     site = [str(around.share / part) for part in profile.engine_path]
     if site:
         env["PYTHONPATH"] = ":".join([*site, *filter(None, [environ.get("PYTHONPATH")])])

@@ -82,12 +82,28 @@ GpuList = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
 Word = BeforeValidator(_lower)
 
 
+def _one_line(value: Any) -> Any:
+    """Free text byte for byte, but on one line: it stands in files that are read line by line."""
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if isinstance(text, str) and any(mark in text for mark in "\n\r\0"):
+        raise ValueError("text without a line break")
+    return value
+
+
+def _not_a_flag(value: Any) -> Any:
+    """A name that the engine takes as the word after a flag; with a dash in front it would be one itself."""
+    if isinstance(value, str) and value.startswith("-"):
+        raise ValueError("text that does not begin with a dash")
+    return value
+
+
 def _is_duration(item: object) -> bool:
     return isinstance(item, BeforeValidator) and item.func is parse_duration
 
 
-EngineArgs = Annotated[str, AfterValidator(flags.check_engine_args)]
-RouterArgs = Annotated[str, AfterValidator(flags.check_router_args)]
+Name = Annotated[str, AfterValidator(_one_line), AfterValidator(_not_a_flag)]
+EngineArgs = Annotated[str, AfterValidator(_one_line), AfterValidator(flags.check_engine_args)]
+RouterArgs = Annotated[str, AfterValidator(_one_line), AfterValidator(flags.check_router_args)]
 
 
 def _venv(name: str) -> Path:
@@ -114,14 +130,16 @@ class Settings(BaseSettings):
     profile: Annotated[str, Word] = Field(
         "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."
     )
-    model: str = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
-    model_revision: str | None = Field(None, description="Revision (commit) of the model; pin it.")
-    served_model_name: str | None = Field(None, description="Name in the API; default: the model's name.")
+    model: Name = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
+    model_revision: Name | None = Field(None, description="Revision (commit) of the model; pin it.")
+    served_model_name: Name | None = Field(None, description="Name in the API; default: the model's name.")
     # API
-    host: str = Field("0.0.0.0", description="Address that the API and the ops port listen on.")
+    host: Name = Field("0.0.0.0", description="Address that the API and the ops port listen on.")
     port: Port = Field(8000, description="Port of the OpenAI-compatible API.")
     ops_port: Port = Field(8001, description="Port of health, status and metrics.")
-    api_key: SecretStr | None = Field(None, description="Key that clients must send; or `DSV4_API_KEY_FILE`.")
+    api_key: Annotated[SecretStr, AfterValidator(_one_line)] | None = Field(
+        None, description="Key that clients must send; or `DSV4_API_KEY_FILE`."
+    )
     router: Annotated[Literal["sglang-router", "smg"], Word] = Field(
         "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses."
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
 from dsv4_pd import profiles
 from dsv4_pd.errors import HardwareError, SettingsError
 from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, NumaNode

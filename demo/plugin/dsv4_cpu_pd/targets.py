@@ -17,7 +17,11 @@ def require_parameters(target: str, function: Callable[..., Any], expected: tupl
     found = tuple(parameter.name for parameter in parameters[: len(expected)])
     if found != expected:
         raise TargetChanged(f"{target} takes {found!r}, expected {expected!r}")
-    added = [p.name for p in parameters[len(expected) :] if p.default is p.empty and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}]
+    added = [
+        p.name
+        for p in parameters[len(expected) :]
+        if p.default is p.empty and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD}
+    ]
     if added:
         raise TargetChanged(f"{target} also requires {added!r}, which this plugin does not pass")
 

@@ -45,7 +45,8 @@ class Symbol(metaclass=ClassSymbol):
 
     def __call__(self, *arguments: Any, **options: object) -> Any:
         """A decorator gives the function back; anything else may be a decorator's factory, and has no attributes:
-        SGLang asks triton for the active driver and takes the AttributeError for "no GPU"."""
+        SGLang asks triton for the active driver and takes the AttributeError for "no GPU".
+        """
         if len(arguments) == 1 and callable(arguments[0]) and not options:
             return arguments[0]
         return unchanged
@@ -81,7 +82,11 @@ class StandinModule(ModuleType):
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         full = f"{self.__name__}.{attribute}"
-        value = ClassSymbol(attribute, (Symbol,), {"__module__": self.__name__}) if attribute[:1].isupper() else Symbol(full)
+        value = (
+            ClassSymbol(attribute, (Symbol,), {"__module__": self.__name__})
+            if attribute[:1].isupper()
+            else Symbol(full)
+        )
         setattr(self, attribute, value)
         return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -31,10 +32,8 @@ def kill(run: Path, wait_s: float = 5.0) -> int:
 
 
 def _send(pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it ended by itself
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # it ended by itself
 
 
 def _pids(proc: Path) -> Iterator[int]:
