@@ -1,0 +1,45 @@
+"""The sweep against real processes: it ends ours, in whatever session they hide, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from dsv4_pd.supervision import sweep
+
+
+def spawn(run: Path | None, script: str = "exec sleep 60") -> subprocess.Popen[bytes]:
+    env = {"PATH": "/usr/bin:/bin"} | ({sweep.MARK: str(run)} if run else {})
+    return subprocess.Popen(["sh", "-c", script], env=env, start_new_session=True)
+
+
+def settle(run: Path, count: int) -> None:
+    deadline = time.monotonic() + 5
+    while len(sweep.find(run)) < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(sweep.find(run)) == count
+
+
+def test_only_processes_of_this_run_are_ended(tmp_path: Path) -> None:
+    ours, other, longer = spawn(tmp_path / "a"), spawn(None), spawn(tmp_path / "ab")
+    detached = spawn(tmp_path / "a", "setsid sleep 60 & wait")  # the shell and its child
+    try:
+        settle(tmp_path / "a", 3)
+        assert sweep.kill(tmp_path / "a") == 3
+        assert ours.wait(5) == -9 and detached.wait(5) == -9
+        assert other.poll() is None and longer.poll() is None
+        assert sweep.find(tmp_path / "a") == ()
+    finally:
+        for process in (other, longer):
+            process.kill()
+            process.wait()
+
+
+def test_we_are_not_our_own_orphan(tmp_path: Path) -> None:
+    os.environ[sweep.MARK] = str(tmp_path)
+    try:
+        assert os.getpid() not in sweep.find(tmp_path)
+    finally:
+        del os.environ[sweep.MARK]
