@@ -110,7 +110,7 @@ def _require_gpus(facts: HostFacts) -> None:
                 "no GPU visible",
                 facts.gpu_error or "no GPU",
                 "NVIDIA GPUs that the driver lists",
-                "start the container with --gpus all (or compose's GPU reservation) on a host whose nvidia-smi lists them; "
+                "start the container with --gpus all, or compose's reservation, where nvidia-smi lists them; "
                 "DSV4_PROFILE=demo-cpu runs the whole appliance without a GPU",
             )
         ]

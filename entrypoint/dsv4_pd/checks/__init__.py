@@ -1,0 +1,7 @@
+"""Preflight and doctor: one check a file, all of them listed here in the order of the report."""
+
+from __future__ import annotations
+
+from dsv4_pd.checks.refuse import numa_policy, refuse
+
+__all__ = ["numa_policy", "refuse"]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import CAPTURE_FILE, Machine, Recorder
-from dsv4_pd.host.parse import cpu_list, format_cpu_list
+from dsv4_pd.host.parse import acs_request_redirect, cpu_list, format_cpu_list
 from dsv4_pd.host.read import facts_of
 
 _T = TypeVar("_T")
@@ -75,32 +75,45 @@ def capture(machine: Machine, folder: Path) -> Path:
 
 
 _KEPT_PACKAGES = re.compile(r"^Package: (?:docker-ce|docker\.io|nvidia-container-toolkit)\n(?:.+\n?)*", re.MULTILINE)
-_STATUS_KEYS = ("Cpus_allowed_list", "Mems_allowed_list")
+_KEPT_LINES = {
+    "/proc/self/status": re.compile(r"^(?:Cpus|Mems)_allowed_list:"),
+    "/proc/mounts": re.compile(r" /dev/shm "),
+    "/proc/meminfo": re.compile(r"^Mem(?:Total|Available):"),
+    "/proc/self/limits": re.compile(r"^Max (?:open files|locked memory) "),
+}
 _SECRET_WORDS = re.compile(r"(?i)((?:key|token|secret|password|passwd)[a-z_-]*['\"]?\s*[=: ]\s*)(\S+)")
 
 
 def scrub(record: dict[str, Any]) -> dict[str, Any]:
     """A record with only the parts of long files that are parsed; UUIDs replaced by stable invented ones."""
     files = {path: _scrub_file(path, text) for path, text in record["files"].items()}
+    # Configuration space may hold a device serial number: keep only what is parsed.
+    spaces = {path: minimal_config(acs_request_redirect(bytes.fromhex(data))) for path, data in record["bytes"].items()}
     uuids = [gpu["uuid"] for gpu in record["nvml"].get("gpus", [])]
-    text = json.dumps({**record, "files": files})
+    text = json.dumps({**record, "files": files, "bytes": spaces})
     for number, uuid in enumerate(uuids):
         text = text.replace(uuid, f"GPU-{number:08x}-0000-4000-8000-{number:012x}")
     scrubbed: dict[str, Any] = json.loads(text)
     return scrubbed
 
 
+def minimal_config(redirect: bool | None) -> str:
+    """Hex of a configuration space that says only this about ACS."""
+    if redirect is None:
+        return bytes(64).hex()
+    capability = (0x000D | 1 << 16).to_bytes(4, "little")
+    return (bytes(0x100) + capability + bytes(2) + (4 if redirect else 0).to_bytes(2, "little")).hex()
+
+
 def _scrub_file(path: str, text: str) -> str:
+    if path in _KEPT_LINES:
+        return "".join(line for line in text.splitlines(keepends=True) if _KEPT_LINES[path].search(line))
     if path == "/var/lib/dpkg/status":
         return "".join(match[0] + "\n" for match in _KEPT_PACKAGES.finditer(text))
-    if path == "/proc/self/status":
-        return "".join(line for line in text.splitlines(True) if line.startswith(_STATUS_KEYS))
-    if path == "/proc/mounts":
-        return "".join(line for line in text.splitlines(True) if " /dev/shm " in line)
     if path == "/proc/cpuinfo":
         return "flags\t\t: fpu hypervisor\n" if " hypervisor" in text else "flags\t\t: fpu\n"
     if path == "/proc/1/environ":
         return "container=" if "container=" in text else ""
-    if path.startswith("/etc/systemd/") or path == "/proc/cmdline":
+    if path.startswith("/etc/") or path == "/proc/cmdline":
         return _SECRET_WORDS.sub(r"\1REPLACED", text)
     return text

@@ -72,12 +72,11 @@ class PciBridge:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the kernel grants this process; bytes or counts, None for unlimited or unread."""
+    """What the kernel grants this process; bytes or counts, -1 for unlimited, None for unread."""
 
-    nofile: int | None = None
-    nofile_unlimited: bool = False
+    nofile: int | None = None  # soft
+    nofile_hard: int | None = None  # the engine raises its own soft limit up to this
     memlock_bytes: int | None = None
-    memlock_unlimited: bool = False
     shm_bytes: int | None = None  # size= of /dev/shm; None: half of the memory
     shm_mounted: bool = False
     memory_limit_bytes: int | None = None  # cgroup

@@ -8,7 +8,6 @@ what a replay needs.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -66,7 +65,7 @@ class Live:
 
     def names(self, path: str) -> tuple[str, ...]:
         try:
-            return tuple(sorted(os.listdir(self._at(path))))
+            return tuple(sorted(item.name for item in self._at(path).iterdir()))
         except OSError:
             return ()
 

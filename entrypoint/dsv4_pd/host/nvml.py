@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import pynvml as nv  # type: ignore[import-untyped]
+import pynvml as nv
 
 _P2P_WORDS = {
     0: "ok",

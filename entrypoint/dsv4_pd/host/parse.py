@@ -54,16 +54,17 @@ def status_list(text: str, key: str) -> frozenset[int] | None:
     return cpu_list(match[1]) if match else None
 
 
-def limit(text: str, name: str) -> tuple[int | None, bool]:
-    """Soft limit of /proc/self/limits and whether it is unlimited.
+def limits(text: str, name: str) -> tuple[int | None, int | None]:
+    """Soft and hard limit of /proc/self/limits; -1 is unlimited, None unread.
 
-    >>> limit("Max open files            1024                 524288               files", "Max open files")
-    (1024, False)
+    >>> limits("Max open files            1024                 524288               files", "Max open files")
+    (1024, 524288)
     """
-    match = re.search(rf"^{name}\s+(\d+|unlimited)\s", text, re.MULTILINE)
+    match = re.search(rf"^{name}\s+(\d+|unlimited)\s+(\d+|unlimited)\s", text, re.MULTILINE)
     if not match:
-        return None, False
-    return (None, True) if match[1] == "unlimited" else (int(match[1]), False)
+        return None, None
+    soft, hard = (-1 if word == "unlimited" else int(word) for word in match.groups())
+    return soft, hard
 
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

@@ -17,17 +17,16 @@ _DRIVER_LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.\d")
 def read_limits(machine: Machine) -> Limits:
     """Resource limits of this process and of its cgroup."""
     limits = machine.text("/proc/self/limits") or ""
-    nofile, nofile_unlimited = parse.limit(limits, "Max open files")
-    memlock, memlock_unlimited = parse.limit(limits, "Max locked memory")
+    nofile, nofile_hard = parse.limits(limits, "Max open files")
+    memlock, _ = parse.limits(limits, "Max locked memory")
     shm_mounted, shm = parse.shm_mount(machine.text("/proc/mounts") or "")
     cgroup = parse.cgroup_path(machine.text("/proc/self/cgroup") or "")
     v1 = machine.text(f"{_CGROUP}/memory/memory.limit_in_bytes")
     pages = (machine.text("/proc/sys/vm/nr_hugepages") or "").strip()
     return Limits(
         nofile=nofile,
-        nofile_unlimited=nofile_unlimited,
+        nofile_hard=nofile_hard,
         memlock_bytes=memlock,
-        memlock_unlimited=memlock_unlimited,
         shm_bytes=shm,
         shm_mounted=shm_mounted,
         memory_limit_bytes=parse.memory_max(machine.text(f"{_CGROUP}{cgroup}/memory.max") or v1),

@@ -1,0 +1,34 @@
+"""Nobody else may hold memory on the cards in use."""
+
+from __future__ import annotations
+
+from dsv4_pd.checks.base import Check, Finding, Situation, fail, gib, ok, warn
+from dsv4_pd.errors import TemporaryError
+
+# A desktop's X server and a monitoring agent hold some tens of MB; the engine's own balance test fails above that.
+_HARMLESS = 1 << 30
+
+
+def _run(s: Situation) -> Finding:
+    held = [(gpu, gpu.memory_used_bytes or 0) for gpu in s.gpus]
+    busy = [(gpu, used) for gpu, used in held if used > _HARMLESS]
+    named = [f"{p.name or 'unknown'} (pid {p.pid}) on GPU {gpu.index}" for gpu in s.gpus for p in gpu.processes]
+    if busy:
+        read = "; ".join(f"GPU {gpu.index}: {gib(used)} in use" for gpu, used in busy)
+        who = ", ".join(named) or "a process that this container can't see"
+        return fail(f"{read}, by {who}", "stop it (nvidia-smi names it on the host), or choose other GPUs")
+    if named:
+        return warn(", ".join(named), "move them to another card, or expect less KV memory")
+    return ok("none")
+
+
+CHECK = Check(
+    name="gpu-processes",
+    symptom='"CUDA out of memory" at load, or "The memory capacity is unbalanced"',
+    why="The servers take a fixed share of each card; somebody else's memory is missing from it.",
+    source="local-inference-lab/blackwell-llm-docker (names the processes first); sglang bootstrap.py balance check",
+    run=_run,
+    expected="cards that nobody else uses",
+    fatal=True,
+    error=TemporaryError,
+)

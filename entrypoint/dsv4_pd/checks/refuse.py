@@ -1,0 +1,60 @@
+"""What `serve` asks before it starts anything: the fatal checks."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from dsv4_pd.checks.base import Check, Finding, Situation, Verdict
+from dsv4_pd.checks.gather import gather
+from dsv4_pd.errors import ApplianceError, HardwareError, Problem, SettingsError, TemporaryError
+from dsv4_pd.host import numa
+from dsv4_pd.host.machine import Live
+from dsv4_pd.host.parse import status_list
+
+if TYPE_CHECKING:
+    from dsv4_pd.boot import Plan
+
+# A wrong setting is named first: mending it may change what the hardware has to do.
+_ORDER: tuple[type[ApplianceError], ...] = (SettingsError, HardwareError, TemporaryError)
+
+
+def numa_policy() -> numa.Policy:
+    """The strongest NUMA policy that works in this container, by a dry run."""
+    return _permission().policy
+
+
+def _permission() -> numa.Permission:
+    nodes = status_list(Live().text("/proc/self/status") or "", "Mems_allowed_list") or frozenset({0})
+    return numa.probe(min(nodes))
+
+
+def refuse(plan: Plan) -> None:
+    """Run the fatal checks on a plan.
+
+    Raises:
+        SettingsError, HardwareError, TemporaryError: naming everything that would make the start fail.
+    """
+    from dsv4_pd.checks.catalogue import CHECKS, examine
+
+    permission = numa.Permission("membind") if plan.settings.numa == "off" else _permission()
+    around = gather(plan.settings, plan.programs, plan.paths, permission, os.environ)
+    situation = Situation(plan.settings, plan.profile, plan.facts, plan.placement, None, around)
+    found = examine(situation, tuple(check for check in CHECKS if check.fatal))
+    raise_failures(found)
+
+
+def raise_failures(findings: tuple[tuple[Check, Finding], ...]) -> None:
+    """Raise the failures as one error, if there are any."""
+    failed = [(check, finding) for check, finding in findings if finding.verdict is Verdict.FAIL]
+    for kind in _ORDER:
+        problems = [_problem(check, finding) for check, finding in failed if check.error is kind]
+        if problems:
+            raise kind(problems)
+
+
+def _problem(check: Check, finding: Finding) -> Problem:
+    """A failed check as a problem; a reading that begins with a setting's name is about that setting."""
+    subject, separator, found = finding.read.partition(": ")
+    named = separator and subject.startswith("DSV4_") and subject.isidentifier()
+    return Problem(subject if named else check.name, found if named else finding.read, check.expected, finding.remedy)

@@ -1,0 +1,142 @@
+"""What lies in the model's folder: found by name or in the Hugging Face cache, and checked against its index.
+
+Reads names, sizes and the first eight bytes of each shard; never a tensor, so that it costs nothing at start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+_ALSO_NEEDED = ("config.json",)
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What lies in the model's folder, or `path` None when it is not on this machine."""
+
+    path: Path | None
+    problems: tuple[str, ...] = ()  # missing, empty, dangling or short files
+    total_bytes: int | None = None
+    missing_bytes: int | None = None
+
+
+def look(model: str, revision: str | None, environ: Mapping[str, str]) -> Model:
+    """Find a model and check its files."""
+    folder = find(model, revision, environ)
+    return Model(None) if folder is None else inspect(folder)
+
+
+def find(model: str, revision: str | None, environ: Mapping[str, str]) -> Path | None:
+    """The folder of a local model, or of its snapshot in the Hugging Face cache."""
+    if model.startswith(("/", ".", "~")) or Path(model).is_dir():
+        return Path(model).expanduser()
+    base = hub_cache(environ) / ("models--" + model.replace("/", "--"))
+    name = revision or "main"
+    try:
+        commit = (base / "refs" / name).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        commit = name
+    snapshot = base / "snapshots" / commit
+    return snapshot if snapshot.is_dir() else None
+
+
+def hub_cache(environ: Mapping[str, str]) -> Path:
+    """Where huggingface_hub keeps its downloads, by its own variables."""
+    if environ.get("HF_HUB_CACHE"):
+        return Path(environ["HF_HUB_CACHE"]).expanduser()
+    cache = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME") or "/") / ".cache")
+    return Path(environ.get("HF_HOME") or Path(cache) / "huggingface").expanduser() / "hub"
+
+
+def inspect(folder: Path) -> Model:
+    """Check a model's folder: every file that the index names is there, whole, and readable."""
+    if not folder.is_dir():
+        return Model(folder, (f"{folder} is not a folder",))
+    problems = [text for name in _ALSO_NEEDED if (text := _file_problem(folder / name))]
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        problems.append(f"no tokenizer ({' or '.join(_TOKENIZERS)})")
+    shards, total, index_problem = _shards(folder)
+    if index_problem:
+        return Model(folder, (*problems, index_problem))
+    wrong = {name: text for name in shards if (text := _shard_problem(folder / name))}
+    problems += wrong.values()
+    have = sum(_data_bytes(folder / name) for name in shards if name not in wrong)
+    if total is not None and not wrong and have != total:
+        problems.append(f"{INDEX} says {total} bytes of tensors, the shards have {have}")
+    missing = None if total is None else max(total - have, 0)
+    return Model(folder, tuple(problems), total if total is not None else have, missing)
+
+
+def _shards(folder: Path) -> tuple[list[str], int | None, str | None]:
+    """Shard names and the tensors' total size, from the index; one file without an index is a model too."""
+    index = folder / INDEX
+    if not index.exists() and not index.is_symlink():
+        if (folder / SINGLE).exists() or (folder / SINGLE).is_symlink():
+            return [SINGLE], None, None
+        return [], None, f"neither {INDEX} nor {SINGLE}"
+    try:
+        data = json.loads(index.read_text(encoding="utf-8"))
+        names = sorted(set(data["weight_map"].values()))
+        total = data.get("metadata", {}).get("total_size")
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        return [], None, f"{INDEX} can't be read ({type(error).__name__})"
+    return names, int(total) if total else None, None
+
+
+def _file_problem(path: Path) -> str | None:
+    if path.is_symlink() and not path.exists():
+        return f"{path.name} is a link to {path.readlink()}, which is not there"
+    if not path.exists():
+        return f"{path.name} is missing"
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        return f"{path.name} can't be read ({error.strerror})"
+    return None if size else f"{path.name} is empty"
+
+
+def _shard_problem(path: Path) -> str | None:
+    """A shard that is missing, or shorter or longer than its own header says."""
+    if problem := _file_problem(path):
+        return problem
+    size = path.stat().st_size
+    header = _header_bytes(path)
+    if size < 8 or header <= 0 or header + 8 > size:
+        return f"{path.name} is no safetensors file, or cut short ({size} bytes)"
+    expected = 8 + header + _tensor_bytes(path, header)
+    return None if size == expected else f"{path.name} has {size} bytes, its header says {expected}"
+
+
+def _header_bytes(path: Path) -> int:
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(8), "little")
+
+
+def _data_bytes(path: Path) -> int:
+    return path.stat().st_size - 8 - _header_bytes(path)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """A shard's own table: tensor name → dtype, shape and offsets."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header: dict[str, Any] = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return header
+
+
+def _tensor_bytes(path: Path, header: int) -> int:
+    """Where the last tensor ends."""
+    try:
+        return max((entry["data_offsets"][1] for entry in read_header(path).values()), default=0)
+    except (ValueError, KeyError, TypeError, IndexError):
+        return -8 - header  # never equal to a size: named as damaged
