@@ -22,11 +22,11 @@ from py_compile import PycInvalidationMode
 
 LIST = Path(__file__).with_name("left-out.toml")
 DATA = re.compile(r"/(flashinfer/data|tilelang/3rdparty|torch/include)/")  # sources for compilers, never imported
-STAND_IN = '''raise ImportError(
+STAND_IN = """raise ImportError(
     "{module} is left out of this image ({name}: {why}); "
     "build with --build-arg LEFT_OUT=nothing to keep it"
 )
-'''
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dsv4_pd import folders
+from dsv4_pd.errors import SettingsError
 from dsv4_pd.supervision.render import render
 from supervisor.options import ServerOptions
 from support.plans import eight_cards, make
@@ -23,14 +25,17 @@ def parsed(environ: dict[str, str], run: Path) -> dict[str, Any]:
 
 def test_supervisord_reads_back_what_was_planned(tmp_path: Path) -> None:
     text = "--crash-dump-folder '/a b/%(here)s \"q\" \\ $x'"
-    plan = make({"DSV4_DECODE_EXTRA_ARGS": text, "NO_PROXY": 'a"b\\c%d,e'}, eight_cards(), run=tmp_path)
-    read = parsed({"DSV4_DECODE_EXTRA_ARGS": text, "NO_PROXY": 'a"b\\c%d,e'}, tmp_path)
+    plan = make({"DSV4_DECODE_EXTRA_ARGS": text, "NO_PROXY": 'a"b\\c%d,e= f'}, eight_cards(), run=tmp_path)
+    read = parsed({"DSV4_DECODE_EXTRA_ARGS": text, "NO_PROXY": 'a"b\\c%d,e= f'}, tmp_path)
     assert set(read) == {program.name for program in plan.programs}
-    import shlex
-
     for program in plan.programs:
         assert tuple(shlex.split(read[program.name].command)) == program.argv
         assert read[program.name].environment == dict(program.env)
+
+
+def test_a_value_that_supervisord_cannot_hold_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="NO_PROXY"):
+        parsed({"NO_PROXY": "a\"b'c"}, tmp_path)
 
 
 def test_signals_reach_the_main_process_alone_and_the_kill_reaches_all(tmp_path: Path) -> None:

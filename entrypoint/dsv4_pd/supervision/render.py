@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
+from dsv4_pd.errors import Problem, SettingsError
 from dsv4_pd.paths import Paths
 from dsv4_pd.programs import Program
 
@@ -87,17 +88,22 @@ def _guard_lines(program: Program) -> list[str]:
 
 
 def _environment(env: tuple[tuple[str, str], ...]) -> str:
-    return ",".join(f"{key}={_quote(value)}" for key, value in env)
+    return ",".join(f"{key}={_quote(key, value)}" for key, value in env)
 
 
-def _quote(value: str) -> str:
-    """supervisord splits its environment line as shell words.
+def _quote(name: str, value: str) -> str:
+    """supervisord splits its environment line at quotes and knows no escape for one.
 
-    >>> _quote('a"b%c')
-    '"a\\\\\\\\"b%%c"'
+    Raises:
+        SettingsError: for a value that holds both kinds of quotes.
+
+    >>> _quote("X", 'a"b%c')
+    '\'a"b%%c\''
     """
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{_escape(escaped)}"'
+    mark = '"' if '"' not in value else "'"
+    if mark in value:
+        raise SettingsError([Problem(name, repr(value), "a value with one kind of quotes", "remove the others")])
+    return f"{mark}{_escape(value)}{mark}"
 
 
 def _escape(text: str) -> str:
