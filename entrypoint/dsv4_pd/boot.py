@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dsv4_pd import folders, profiles
 from dsv4_pd import settings as settings_module
-from dsv4_pd.guard import config as guard_config
+from dsv4_pd.guard.build import build as build_guard
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.read import read_facts
 from dsv4_pd.paths import Paths, profiles_dir, share_dir
@@ -36,7 +36,7 @@ class Plan:
     def files(self) -> tuple[ConfigFile, ...]:
         """Every file that the run needs, supervisord's own last."""
         own = tuple(file for program in self.programs for file in program.files)
-        guard = guard_config.build(self.settings, self.profile, self.placement, self.programs, self.paths)
+        guard = build_guard(self.settings, self.profile, self.placement, self.programs, self.paths)
         return (
             *own,
             ConfigFile(self.paths.guard_config, guard.to_json()),

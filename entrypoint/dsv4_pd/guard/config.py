@@ -1,0 +1,72 @@
+"""What the guard must know, as plain data: built once by `serve`, handed over in a file of mode 0600."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dsv4_pd.guard.states import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One engine server as the guard sees it."""
+
+    name: str
+    url: str
+    log: str
+    gpus: tuple[str, ...] = ()  # UUIDs
+    bootstrap_url: str | None = None
+    bootstrap_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardConfig:
+    """Everything the guard reads; nothing else reaches it but supervisord's events and the world."""
+
+    version: str
+    fingerprint: str  # of the plan: a changed setting or image gives failed starts a new chance
+    mode: Literal["pd", "single"]
+    profile: str
+    servers: tuple[ServerConfig, ...]
+    router_url: str
+    router_log: str
+    model: str
+    ops_host: str
+    ops_port: int
+    socket: str
+    health_file: str
+    exit_file: str
+    starts_file: str
+    record_dir: str
+    signatures: str
+    supervisor_log: str
+    temp_dir: str
+    api_key: str | None = dataclasses.field(default=None, repr=False)
+    safe_mode: Literal["auto", "off", "on"] = "auto"
+    safe_after: int = 3  # failed starts in a row
+    plugins: tuple[str, ...] = ()  # must prove themselves in every server
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    canary_interval: float = 30.0
+    health_interval: float = 15.0
+    probe_interval: float = 0.25
+
+    def to_json(self) -> str:
+        """The file's text; holds the API key, so the file must have mode 0600."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+
+def from_json(text: str) -> GuardConfig:
+    """The configuration from its file's text; an unknown key is a programming error and raises TypeError."""
+    data: dict[str, Any] = json.loads(text)
+    servers = tuple(ServerConfig(**{**item, "gpus": tuple(item["gpus"])}) for item in data.pop("servers"))
+    limits = Limits(**data.pop("limits"))
+    return GuardConfig(**{**data, "plugins": tuple(data["plugins"])}, servers=servers, limits=limits)
+
+
+def load(path: Path) -> GuardConfig:
+    """Read the configuration file."""
+    return from_json(path.read_text(encoding="utf-8"))

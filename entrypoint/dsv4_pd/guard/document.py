@@ -1,0 +1,71 @@
+"""The published document: what health.json, /status and the console show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from dsv4_pd.guard.config import GuardConfig
+from dsv4_pd.guard.states import SERVING, Answer, State
+from dsv4_pd.guard.watch import Watch
+from dsv4_pd.guard.world import World
+
+
+def document(config: GuardConfig, world: World, state: State, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Everything that is published, from one instant."""
+    now, clock = time.monotonic(), time.time()
+    return {
+        "state": state.name.value,
+        "reason": state.reason,
+        "serving": state.name in SERVING,
+        "since": round(clock - (now - state.since), 3),
+        "heartbeat": round(clock, 3),
+        "heartbeat_monotonic": round(now, 3),
+        "version": config.version,
+        "mode": config.mode,
+        "profile": config.profile,
+        "model": config.model,
+        "roles": {
+            watch.name: role(watch, now, world.gpu_memory.get(watch.name))
+            for watch in (*world.servers.values(), world.router)
+        },
+        "canary": canary(world, now),
+        "restarts": {
+            "spent": len(state.charges),
+            "limit": config.limits.restart_limit,
+            "window_s": config.limits.restart_window,
+        },
+        "events": list(events),
+    }
+
+
+def role(watch: Watch, now: float, gpu_memory: Any) -> dict[str, Any]:
+    """One program."""
+    eta = watch.eta(now)
+    found = {
+        "phase": watch.phase.value,
+        "percent": watch.percent,
+        "ready": watch.up and watch.ready is Answer.YES,
+        "detail": watch.describe(),
+        "pid": watch.pid or None,
+        "restarts": watch.deaths,
+        "last_exit": watch.exit or None,
+        "elapsed_s": round(now - watch.started, 1) if watch.up else None,
+        "eta_s": round(eta, 1) if eta is not None else None,
+    }
+    if watch.kv_tokens is not None:
+        found["kv_capacity_tokens"] = watch.kv_tokens
+    return found | ({"gpu_memory": gpu_memory} if gpu_memory else {})
+
+
+def canary(world: World, now: float) -> dict[str, Any]:
+    """The last end-to-end request."""
+    view, last = world.canary, world.canary_result
+    return {
+        "proved_s_ago": round(now - view.proved, 1) if view.proved is not None else None,
+        "failures": view.failures,
+        "failure": view.failure or None,
+        "seconds": round(last.seconds, 3) if last and last.passed else None,
+        "queued": bool(last and last.queued),
+    }

@@ -1,0 +1,253 @@
+"""A real supervisord with the real guard over stub servers, in a folder and on ports of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dsv4_pd.guard import tree
+from dsv4_pd.guard.config import GuardConfig, ServerConfig
+from dsv4_pd.guard.states import Limits
+
+ROOT = Path(__file__).resolve().parents[2]
+STUB = Path(__file__).with_name("stub.py")
+QUICK = Limits(
+    start_timeout=30,
+    stall_timeout=20,
+    restart_limit=3,
+    restart_window=60,
+    drain_timeout=5,
+    link_timeout=2,
+    router_timeout=2,
+    plugin_timeout=3,
+    proof_timeout=20,
+    gpu_wait=2,
+    max_backoff=2,
+)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for item in sockets:
+        item.bind(("127.0.0.1", 0))
+    ports = [item.getsockname()[1] for item in sockets]
+    for item in sockets:
+        item.close()
+    return ports
+
+
+class Appliance:
+    def __init__(self, folder: Path, limits: Limits = QUICK, **changes: Any) -> None:
+        self.folder = folder
+        self.prefill, self.decode, self.router, self.ops, self.bootstrap = free_ports(5)
+        for name in ("run", "run/log", "run/tmp", "run/plugins", "stubs", "state"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        self.config = replace(self._config(limits), **changes)
+        (folder / "run/guard.json").write_text(self.config.to_json())
+        (folder / "run/supervisord.conf").write_text(self._supervisord())
+        self.behave("prefill")
+        self.behave("decode")
+        self.behave("router", workers=[self.prefill, self.decode], names=["prefill", "decode"])
+        self.process: subprocess.Popen[bytes] | None = None
+        self.history: list[tuple[float, str]] = []
+
+    def _config(self, limits: Limits) -> GuardConfig:
+        run, logs = self.folder / "run", self.folder / "run/log"
+        servers = (
+            ServerConfig(
+                "prefill",
+                f"http://127.0.0.1:{self.prefill}",
+                str(logs / "prefill.log"),
+                bootstrap_url=f"http://127.0.0.1:{self.bootstrap}",
+                bootstrap_port=self.bootstrap,
+            ),
+            ServerConfig("decode", f"http://127.0.0.1:{self.decode}", str(logs / "decode.log")),
+        )
+        return GuardConfig(
+            version="test",
+            fingerprint="plan",
+            mode="pd",
+            profile="stub",
+            servers=servers,
+            router_url=f"http://127.0.0.1:{self.router}",
+            router_log=str(logs / "router.log"),
+            model="stub",
+            ops_host="127.0.0.1",
+            ops_port=self.ops,
+            socket=str(run / "supervisor.sock"),
+            health_file=str(run / "health.json"),
+            exit_file=str(run / "exit.json"),
+            starts_file=str(self.folder / "state/starts.json"),
+            record_dir=str(run / "plugins"),
+            signatures=str(ROOT / "config/signatures.toml"),
+            temp_dir=str(run / "tmp"),
+            supervisor_log=str(logs / "supervisord.log"),
+            limits=limits,
+            canary_interval=2.0,
+            health_interval=1.0,
+        )
+
+    def _supervisord(self) -> str:
+        run = self.folder / "run"
+        ports = {"prefill": f"{self.prefill} {self.bootstrap}", "decode": f"{self.decode}", "router": f"{self.router}"}
+        text = f"""[supervisord]
+nodaemon=true
+logfile={run}/log/supervisord.log
+pidfile={run}/supervisord.pid
+[unix_http_server]
+file={run}/supervisor.sock
+chmod=0700
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
+[eventlistener:guard]
+command={sys.executable} -m dsv4_pd guard --config {run}/guard.json
+events=PROCESS_STATE
+buffer_size=1000
+autorestart=true
+stdout_logfile=NONE
+stderr_logfile={run}/log/guard.log
+"""
+        for name, port in ports.items():
+            text += f"""[program:{name}]
+command={sys.executable} {STUB} {name} {self.folder}/stubs {port}
+autostart=false
+autorestart={"true" if name == "router" else "false"}
+startsecs=1
+startretries=0
+killasgroup=true
+stopwaitsecs=10
+redirect_stderr=true
+stdout_logfile={run}/log/{name}.log
+stdout_logfile_maxbytes=256KB
+stdout_logfile_backups=1
+"""
+        return text
+
+    def behave(self, role: str, **how: Any) -> None:
+        """Set a stub's behaviour, replacing the last one."""
+        path = self.folder / "stubs" / f"{role}.json"
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(how))
+        fresh.replace(path)
+
+    def blind_router(self, pid: int | None) -> None:
+        self.behave("router", workers=[self.prefill, self.decode], names=["prefill", "decode"], blind=pid)
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "supervisor.supervisord", "-c", str(self.folder / "run/supervisord.conf")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def health(self) -> dict[str, Any]:
+        with suppress(OSError, ValueError):
+            return json.loads((self.folder / "run/health.json").read_text())
+        return {}
+
+    def state(self) -> str:
+        name = self.health().get("state", "")
+        if not self.history or self.history[-1][1] != name:
+            self.history.append((time.monotonic(), name))
+        return name
+
+    def wait(self, what: Callable[[], Any], seconds: float = 15.0) -> float:
+        """Seconds until `what()` is true."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < seconds:
+            if what():
+                return time.monotonic() - begun
+            time.sleep(0.02)
+        raise AssertionError(f"not within {seconds} s; {self.story()}")
+
+    def wait_state(self, *names: str, seconds: float = 15.0) -> float:
+        return self.wait(lambda: self.state() in names, seconds)
+
+    def wait_end(self, seconds: float = 15.0) -> dict[str, Any]:
+        """The verdict, once supervisord has ended."""
+        assert self.process is not None
+        self.wait(lambda: self.process.poll() is not None, seconds)
+        return self.verdict()
+
+    def verdict(self) -> dict[str, Any]:
+        return json.loads((self.folder / "run/exit.json").read_text())
+
+    def pid(self, name: str) -> int:
+        if name == "guard":
+            return next(iter(tree.owned(self.config.socket, "guard")))
+        return self.health()["roles"][name]["pid"]
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pid(name), number)
+
+    def starts(self, role: str) -> int:
+        with suppress(OSError):
+            return len((self.folder / "stubs" / f"{role}.pids").read_text().split())
+        return 0
+
+    def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ops}{path}", timeout=5) as got:
+                return got.status, json.loads(got.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def complete(self, seconds: float = 30.0) -> int:
+        """One request through the router; its status, 0 when the connection failed."""
+        data = json.dumps({"model": "stub", "prompt": "hello"}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.router}/v1/completions", data, {"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=seconds) as got:
+                return got.status
+        except urllib.error.HTTPError as error:
+            return error.code
+        except TimeoutError:
+            return -1
+        except OSError:
+            return 0
+
+    def stop(self) -> None:
+        """Ask for an orderly stop, as `serve` does."""
+        os.kill(self.pid("guard"), signal.SIGUSR1)
+
+    def story(self) -> str:
+        """What happened, for a failed test."""
+        parts = [f"health {json.dumps(self.health(), indent=1)[:3000]}"]
+        for name in ("guard", "supervisord", "prefill", "decode", "router"):
+            with suppress(OSError):
+                parts.append(f"--- {name}\n{(self.folder / 'run/log' / f'{name}.log').read_text()[-3000:]}")
+        return "\n".join(parts)
+
+    def leftovers(self) -> frozenset[int]:
+        return tree.owned(self.config.socket)
+
+    def end(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        tree.kill(self.leftovers())
+
+
+@contextmanager
+def running(folder: Path, limits: Limits = QUICK, **changes: Any) -> Iterator[Appliance]:
+    appliance = Appliance(folder, limits, **changes)
+    try:
+        appliance.start()
+        yield appliance
+    finally:
+        appliance.end()
