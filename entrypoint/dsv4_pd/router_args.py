@@ -7,6 +7,8 @@ from typing import Literal
 from dsv4_pd.settings import Settings
 
 LOOPBACK = "127.0.0.1"
+# At its own info level the router writes two lines for every request, probes included.
+_LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "error"}
 
 
 def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str, ...]:
@@ -52,7 +54,7 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
         "--prometheus-port",
         str(settings.router_metrics_port),
         "--log-level",
-        {"warning": "warn"}.get(settings.log_level, settings.log_level),
+        _LEVELS[settings.log_level],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from typing import IO, Any, Self
@@ -14,6 +15,9 @@ from dsv4_pd.redact import Redactor
 from dsv4_pd.supervision.daemon import Verdict
 
 SERVING = ("READY", "DEGRADED")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# The router calls a probe's 503 an error, four times a second while the servers load.
+_PROBE = re.compile(r"http_request\{method=GET uri=/(?:readiness|health|liveness)\b")
 
 
 class Console:
@@ -39,8 +43,9 @@ class Console:
     def tick(self) -> None:
         """Show whatever is new."""
         for name, log in self._logs:
-            for line in log.lines(limit=500):
-                self.log_line(name, self._redact.line(line))
+            for line in map(plain, log.lines(limit=500)):
+                if not _PROBE.search(line):
+                    self.log_line(name, self._redact.line(line))
         if self._read_health():
             self.on_health()
 
@@ -106,6 +111,15 @@ class JsonConsole(Console):
             file=self.out,
             flush=True,
         )
+
+
+def plain(line: str) -> str:
+    """The line without terminal colours, which the router writes even to a file.
+
+    >>> plain("\\x1b[31mERROR\\x1b[0m x")
+    'ERROR x'
+    """
+    return _COLOUR.sub("", line)
 
 
 def level(line: str) -> str:
