@@ -7,7 +7,7 @@ import signal
 import time
 from types import FrameType
 
-from dsv4_pd import boot, folders, preflight
+from dsv4_pd import boot, checks, folders
 from dsv4_pd.boot import Plan
 from dsv4_pd.console.base import Console
 from dsv4_pd.console.choose import choose
@@ -20,11 +20,11 @@ _STOP_MARGIN_S = 20.0  # beyond the drain: the router's exit, hard ends, the swe
 
 def run() -> int:
     """Boot, serve until the end, and return the exit code."""
-    plan = boot.make_plan()
+    plan = boot.make_plan(numa_policy=checks.numa_policy())
     folders.make(plan.paths)
     with folders.lock(plan.paths):
         sweep.kill(plan.paths.run)  # orphans of a run that was killed
-        preflight.refuse(plan)
+        checks.refuse(plan)
         boot.clean(plan.paths)
         boot.write(plan.files)
         with choose(plan) as console:

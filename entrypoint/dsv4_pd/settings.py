@@ -289,7 +289,8 @@ def _is_unknown(name: str) -> bool:
 
 
 def _unknown(name: str) -> Problem:
-    close = difflib.get_close_matches(name.upper(), names(), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.upper(), names(), n=3, cutoff=0.6)
+    close.sort(key=lambda other: sorted(other) != sorted(name.upper()))  # two letters swapped: the likeliest slip
     remedy = f"did you mean {close[0]}?" if close else "remove it"
     return Problem(name, "a name that no setting has", "a setting of docs/env.md", remedy)
 

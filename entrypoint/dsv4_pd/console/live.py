@@ -99,7 +99,7 @@ def _share(role: dict[str, Any]) -> float | None:
         return 100.0
     if not elapsed or left is None:
         return None
-    return min(99.0, 100.0 * elapsed / (elapsed + max(left, 0.0)))
+    return min(99.0, 100.0 * float(elapsed / (elapsed + max(left, 0.0))))
 
 
 def _clock(seconds: float | None) -> str:

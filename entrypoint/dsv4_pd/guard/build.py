@@ -42,7 +42,7 @@ def build(
         starts_file=str(paths.state / "starts.json"),
         record_dir=str(paths.plugin_records),
         signatures=str(share_dir() / "config" / "signatures.toml"),
-        temp_dir=str(paths.run / "tmp"),
+        temp_dir=str(paths.temp),
         supervisor_log=str(paths.log("supervisord")),
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
         safe_mode=settings.safe_mode,

@@ -97,8 +97,8 @@ def _quote(name: str, value: str) -> str:
     Raises:
         SettingsError: for a value that holds both kinds of quotes.
 
-    >>> _quote("X", 'a"b%c')
-    '\'a"b%%c\''
+    >>> print(_quote("X", 'a"b%c'))
+    'a"b%%c'
     """
     mark = '"' if '"' not in value else "'"
     if mark in value:
