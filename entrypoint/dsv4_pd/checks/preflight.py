@@ -21,10 +21,11 @@ _ORDER: tuple[type[ApplianceError], ...] = (SettingsError, HardwareError, Tempor
 
 def numa_policy() -> numa.Policy:
     """The strongest NUMA policy that works in this container, by a dry run."""
-    return _permission().policy
+    return permission().policy
 
 
-def _permission() -> numa.Permission:
+def permission() -> numa.Permission:
+    """The strongest policy, and why not a stronger one."""
     nodes = status_list(Live().text("/proc/self/status") or "", "Mems_allowed_list") or frozenset({0})
     return numa.probe(min(nodes))
 
@@ -37,8 +38,8 @@ def refuse(plan: Plan) -> None:
     """
     from dsv4_pd.checks.catalogue import CHECKS, examine
 
-    permission = numa.Permission("membind") if plan.settings.numa == "off" else _permission()
-    around = gather(plan.settings, plan.programs, plan.paths, permission, os.environ)
+    allowed = numa.Permission("membind") if plan.settings.numa == "off" else permission()
+    around = gather(plan.settings, plan.programs, plan.paths, allowed, os.environ)
     situation = Situation(plan.settings, plan.profile, plan.facts, plan.placement, None, around)
     found = examine(situation, tuple(check for check in CHECKS if check.fatal))
     raise_failures(found)
