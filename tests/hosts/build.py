@@ -10,10 +10,19 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from dsv4_pd.checks.base import Around, Situation
+from dsv4_pd.checks.catalogue import examine
+from dsv4_pd.checks.report import as_text
+from dsv4_pd.cli.doctor import diagnose
+from dsv4_pd.cli.plan import _table as table
 from dsv4_pd.host.capture import minimal_config
 from dsv4_pd.host.parse import cpu_list, format_cpu_list
+from dsv4_pd.host.read import read_facts
+from dsv4_pd.model_files import Model
+from dsv4_pd.settings import Settings
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
@@ -359,7 +368,47 @@ def text(name: str) -> str:
     return json.dumps(BUILDERS[name](), indent=1) + "\n"
 
 
+def settings_of(folder: Path) -> Settings:
+    """The settings a host is examined with: its settings.json, or the defaults."""
+    file = folder / "settings.json"
+    own = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return Settings(**{"engine_python": Path("/opt/dsv4-pd/engine/bin/python"), **own})
+
+
+def situation_of(folder: Path) -> Situation:
+    """A host as doctor sees it, with everything around the facts in order."""
+    around = Around(model=Model(Path("/models/dsv4"), total_bytes=157 << 30))
+    return diagnose(settings_of(folder), read_facts(folder), lambda *_: around)
+
+
+def plan_text(situation: Situation) -> str:
+    """What `dsv4-pd plan` says about the placement, or why there is none."""
+    if situation.placement is None:
+        return f"{situation.refusal}\n"
+    lines = [f"profile {situation.placement.profile}", *table(SimpleNamespace(placement=situation.placement))]
+    return "\n".join([*lines, *(f"  warning: {text}" for text in situation.placement.warnings)]) + "\n"
+
+
+def doctor_text(situation: Situation) -> str:
+    """What `dsv4-pd doctor` prints."""
+    return as_text(examine(situation)) + "\n"
+
+
+def hosts() -> list[Path]:
+    """Every host's folder, constructed and captured."""
+    return sorted(path.parent for path in HERE.glob("*/machine.json"))
+
+
+def write() -> None:
+    """Write the machines, then the golden tables; read the difference before you commit it."""
+    for name in BUILDERS:
+        (HERE / name).mkdir(exist_ok=True)
+        (HERE / name / "machine.json").write_text(text(name), encoding="utf-8")
+    for folder in hosts():
+        situation = situation_of(folder)
+        (folder / "plan.txt").write_text(plan_text(situation), encoding="utf-8")
+        (folder / "doctor.txt").write_text(doctor_text(situation), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    for host in BUILDERS:
-        (HERE / host).mkdir(exist_ok=True)
-        (HERE / host / "machine.json").write_text(text(host), encoding="utf-8")
+    write()

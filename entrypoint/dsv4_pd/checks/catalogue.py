@@ -90,11 +90,13 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
+NOT_ASKED = "does not apply: no GPU is used"
+
+
 def examine(situation: Situation, checks: tuple[Check, ...] = CHECKS) -> tuple[tuple[Check, Finding], ...]:
     """Ask every check that applies; on the CPU profile the hardware's don't."""
     return tuple(
-        (check, check.run(situation) if situation.on_gpus or not check.gpu_only else ok("does not apply: no GPU used"))
-        for check in checks
+        (check, check.run(situation) if situation.on_gpus or not check.gpu_only else ok(NOT_ASKED)) for check in checks
     )
 
 

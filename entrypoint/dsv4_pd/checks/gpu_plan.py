@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dsv4_pd.checks.base import Check, Finding, Situation, fail, ok
+from dsv4_pd.checks.base import Check, Finding, Situation, fail, numbered, ok, warn
+from dsv4_pd.gpu_choice import unfit_reason
+from dsv4_pd.host.facts import Gpu
 
 
 def _run(s: Situation) -> Finding:
@@ -12,8 +14,25 @@ def _run(s: Situation) -> Finding:
         return fail(read or str(s.refusal), first.remedy if first else "see the message")
     if s.placement is None:
         return fail("no plan", "run `dsv4-pd plan` to see why")
-    parts = [f"{role.role} on GPU {', '.join(str(gpu.index) for gpu in role.gpus)}" for role in s.placement.roles]
-    return ok(f"profile {s.placement.profile}: {'; '.join(parts)}")
+    parts = [f"{role.role} on {numbered(role.gpus) if role.gpus else 'the CPU'}" for role in s.placement.roles]
+    read = f"profile {s.placement.profile}: {'; '.join(parts)}"
+    idle = _idle(s)
+    if idle:
+        aside = "; ".join(text for text in s.placement.warnings if "left aside" in text and "not needed" not in text)
+        return warn(
+            f"{read}; {numbered(idle)} fit but stay idle{f' ({aside})' if aside else ''}",
+            "mend the cards that are left aside, or name others in DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS",
+        )
+    return ok(read)
+
+
+def _idle(s: Situation) -> tuple[Gpu, ...]:
+    """Cards that could work and don't."""
+    need = s.profile.gpus if s.profile else None
+    if need is None or s.placement is None:
+        return ()
+    used = s.placement.visible
+    return tuple(gpu for gpu in s.facts.gpus if gpu not in used and unfit_reason(s.settings, need, gpu) is None)
 
 
 CHECK = Check(
@@ -24,4 +43,5 @@ CHECK = Check(
     run=_run,
     expected="roles that fit on the GPUs",
     fatal=True,
+    gpu_only=False,
 )

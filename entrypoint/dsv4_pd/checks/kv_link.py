@@ -17,8 +17,11 @@ def judge(report: LinkReport | None) -> Finding:
     if report.error or report.corrupt:
         return fail(report.text(), "mend iommu, acs and peer-access above; DSV4_MODE=single serves without the link")
     if report.over_tcp:
-        return warn(report.text(), "this is TCP through host memory: unset UCX_* overrides, and see peer-access; "
-                                   "in a container --ipc=host or one container for both roles")
+        return warn(
+            report.text(),
+            "this is TCP through host memory: unset UCX_* overrides, and see peer-access; "
+            "in a container --ipc=host or one container for both roles",
+        )
     if report.slow:
         return warn(report.text(), "see pcie-link, peer-access, iommu and acs")
     return ok(report.text())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dsv4_pd.checks.base import Check, Finding, Verdict
+from dsv4_pd.checks.catalogue import NOT_ASKED
 
 _Found = Sequence[tuple[Check, Finding]]
 _WIDTH = 110
@@ -17,19 +18,28 @@ def as_text(found: _Found, *, everything: bool = True) -> str:
     width = max(len(check.name) for check, _ in found)
     lines: list[str] = []
     for check, finding in found:
-        if finding.verdict is Verdict.OK and not everything:
+        if finding.read == NOT_ASKED or (finding.verdict is Verdict.OK and not everything):
             continue
         lines.append(f"{finding.verdict.value:4}  {check.name:{width}}  {finding.read}")
         if finding.verdict is not Verdict.OK:
             lines += _explained(check, finding)
+    left_out = sum(finding.read == NOT_ASKED for _, finding in found)
+    if left_out:
+        lines.append(f"      {left_out} questions about GPUs and their host are not asked: this profile uses none")
     return "\n".join([*lines, "", summary(found)])
 
 
 def _explained(check: Check, finding: Finding) -> list[str]:
     parts = (("why", check.why), ("do", finding.remedy), ("see", check.source))
     return [
-        textwrap.fill(text, _WIDTH, initial_indent=f"        {name:4}", subsequent_indent=" " * 12,
-                      break_long_words=False, break_on_hyphens=False)
+        textwrap.fill(
+            text,
+            _WIDTH,
+            initial_indent=f"        {name:4}",
+            subsequent_indent=" " * 12,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
         for name, text in parts
     ]
 

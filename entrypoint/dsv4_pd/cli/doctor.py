@@ -84,9 +84,7 @@ def around(settings: Settings, profile: profiles.Profile | None, placement: Plac
     return gather(settings, _programs(settings, profile, placement), paths, numa, os.environ)
 
 
-def _programs(
-    settings: Settings, profile: profiles.Profile | None, placement: Placement | None
-) -> tuple[Program, ...]:
+def _programs(settings: Settings, profile: profiles.Profile | None, placement: Placement | None) -> tuple[Program, ...]:
     if profile is None or placement is None:
         return ()
     paths = folders.resolve(settings, os.environ)

@@ -109,7 +109,7 @@ def _table(plan: Plan) -> list[str]:
     rows = [("role", "GPU", "UUID", "bus", "NUMA", "CPUs")]
     for role in plan.placement.roles:
         cpus = ranges(role.cpus) or "all"
-        node = "-" if role.numa_node is None else str(role.numa_node)
+        node = ",".join(map(str, role.numa_nodes)) or "-"
         gpus = [(str(g.index), g.uuid, g.pci_bus_id) for g in role.gpus] or [("-", "(CPU)", "-")]
         rows += [(role.role, *gpu, node, cpus) for gpu in gpus]
     widths = [max(len(row[i]) for row in rows) for i in range(6)]

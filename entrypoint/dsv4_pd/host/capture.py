@@ -7,13 +7,15 @@ import json
 import re
 import types
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import CAPTURE_FILE, Machine, Recorder
-from dsv4_pd.host.parse import acs_request_redirect, cpu_list, format_cpu_list
+from dsv4_pd.host.parse import acs_request_redirect, cpu_list, format_cpu_list, unit_command
 from dsv4_pd.host.read import facts_of
+from dsv4_pd.host.system import UNIT_FOLDER
 
 _T = TypeVar("_T")
 
@@ -74,27 +76,41 @@ def capture(machine: Machine, folder: Path) -> Path:
     return path
 
 
-_KEPT_PACKAGES = re.compile(r"^Package: (?:docker-ce|docker\.io|nvidia-container-toolkit)\n(?:.+\n?)*", re.MULTILINE)
+# Only the lines that a reader parses are kept: a capture is meant to be shown to strangers.
 _KEPT_LINES = {
-    "/proc/self/status": re.compile(r"^(?:Cpus|Mems)_allowed_list:"),
-    "/proc/mounts": re.compile(r" /dev/shm "),
-    "/proc/meminfo": re.compile(r"^Mem(?:Total|Available):"),
-    "/proc/self/limits": re.compile(r"^Max (?:open files|locked memory) "),
+    "/proc/self/status": r"^(?:Cpus|Mems)_allowed_list:",
+    "/proc/mounts": r" /dev/shm ",
+    "/proc/meminfo": r"^Mem(?:Total|Available):",
+    "/proc/self/limits": r"^Max (?:open files|locked memory) ",
+    "/proc/self/cgroup": r"^0::",
 }
+_KEPT_PACKAGES = re.compile(r"^Package: (?:docker-ce|docker\.io|nvidia-container-toolkit)\n(?:.+\n?)*", re.MULTILINE)
+_KEPT_NAMES = re.compile(r"nvidia|libcuda|libnvidia-ml|^\d+$|^dmar|^ivhd")
 _SECRET_WORDS = re.compile(r"(?i)((?:key|token|secret|password|passwd)[a-z_-]*['\"]?\s*[=: ]\s*)(\S+)")
+_LONG_ID = re.compile(r"[0-9a-f]{32,}")
 
 
 def scrub(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with only the parts of long files that are parsed; UUIDs replaced by stable invented ones."""
-    files = {path: _scrub_file(path, text) for path, text in record["files"].items()}
-    # Configuration space may hold a device serial number: keep only what is parsed.
-    spaces = {path: minimal_config(acs_request_redirect(bytes.fromhex(data))) for path, data in record["bytes"].items()}
+    """A record with only what is parsed: no serials, container ids, host names or secrets; invented UUIDs."""
     uuids = [gpu["uuid"] for gpu in record["nvml"].get("gpus", [])]
-    text = json.dumps({**record, "files": files, "bytes": spaces})
+    kept = {
+        **record,
+        "files": {p: text for p, raw in record["files"].items() if (text := _scrub_file(p, raw)) is not None},
+        # Configuration space may hold a device serial number.
+        "bytes": {p: minimal_config(acs_request_redirect(bytes.fromhex(d))) for p, d in record["bytes"].items()},
+        "folders": {path: _scrub_names(path, names, record["files"]) for path, names in record["folders"].items()},
+    }
+    text = _LONG_ID.sub("0" * 12, json.dumps({**kept, "bytes": {}}))
     for number, uuid in enumerate(uuids):
         text = text.replace(uuid, f"GPU-{number:08x}-0000-4000-8000-{number:012x}")
-    scrubbed: dict[str, Any] = json.loads(text)
+    scrubbed: dict[str, Any] = json.loads(text) | {"bytes": kept["bytes"]}
     return scrubbed
+
+
+def _scrub_names(path: str, names: list[str], files: dict[str, str]) -> list[str]:
+    if path == UNIT_FOLDER:
+        return [name for name in names if unit_command(files.get(f"{path}/{name}", ""))]
+    return [name for name in names if _KEPT_NAMES.search(name)]
 
 
 def minimal_config(redirect: bool | None) -> str:
@@ -105,15 +121,22 @@ def minimal_config(redirect: bool | None) -> str:
     return (bytes(0x100) + capability + bytes(2) + (4 if redirect else 0).to_bytes(2, "little")).hex()
 
 
-def _scrub_file(path: str, text: str) -> str:
-    if path in _KEPT_LINES:
-        return "".join(line for line in text.splitlines(keepends=True) if _KEPT_LINES[path].search(line))
-    if path == "/var/lib/dpkg/status":
-        return "".join(match[0] + "\n" for match in _KEPT_PACKAGES.finditer(text))
-    if path == "/proc/cpuinfo":
-        return "flags\t\t: fpu hypervisor\n" if " hypervisor" in text else "flags\t\t: fpu\n"
-    if path == "/proc/1/environ":
-        return "container=" if "container=" in text else ""
-    if path.startswith("/etc/") or path == "/proc/cmdline":
-        return _SECRET_WORDS.sub(r"\1REPLACED", text)
-    return text
+def _scrub_file(path: str, text: str) -> str | None:
+    """What is kept of a file; None to leave it out."""
+    kept = _KEPT_LINES.get(path, r"Mem(?:Total|Free):" if path.endswith("/meminfo") else None)
+    if kept:
+        return "".join(line for line in text.splitlines(keepends=True) if re.search(kept, line))
+    if path.startswith(UNIT_FOLDER):
+        command = unit_command(text)
+        return f"ExecStart={_SECRET_WORDS.sub(_MASKED, command)}\n" if command else None
+    return _SHORTENED[path](text) if path in _SHORTENED else text
+
+
+_MASKED = r"\1REPLACED"
+_SHORTENED: dict[str, Callable[[str], str]] = {
+    "/var/lib/dpkg/status": lambda text: "".join(m[0] + "\n" for m in _KEPT_PACKAGES.finditer(text)),
+    "/proc/cpuinfo": lambda text: "flags\t\t: fpu hypervisor\n" if " hypervisor" in text else "flags\t\t: fpu\n",
+    "/proc/1/environ": lambda text: "container=" if "container=" in text else "",
+    "/proc/cmdline": lambda text: " ".join(word for word in text.split() if "iommu" in word) + "\n",
+    "/etc/docker/daemon.json": lambda text: '{"runtimes": {"nvidia": {}}}' if '"nvidia"' in text else "{}",
+}

@@ -9,7 +9,7 @@ from dsv4_pd.host.facts import Limits, Software, Unit
 from dsv4_pd.host.machine import Machine
 
 _CGROUP = "/sys/fs/cgroup"
-_UNITS = "/etc/systemd/system"
+UNIT_FOLDER = "/etc/systemd/system/multi-user.target.wants"
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/compat", "/usr/lib/wsl/lib")
 _DRIVER_LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.\d")
 
@@ -79,10 +79,9 @@ def _package(status: str, name: str) -> str | None:
 
 def read_units(machine: Machine) -> tuple[Unit, ...]:
     """Enabled systemd units that start a model server: they would take our GPUs and ports at the next boot."""
-    wants = f"{_UNITS}/multi-user.target.wants"
     found = []
-    for name in machine.names(wants):
-        command = parse.unit_command(machine.text(f"{wants}/{name}") or "")
+    for name in machine.names(UNIT_FOLDER):
+        command = parse.unit_command(machine.text(f"{UNIT_FOLDER}/{name}") or "")
         if command:
             found.append(Unit(name, command, parse.command_ports(command)))
     return tuple(found)

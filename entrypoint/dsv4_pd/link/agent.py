@@ -23,7 +23,7 @@ _POISON = 0xA5
 
 def pattern(size: int, seed: int) -> bytes:
     """Bytes that both ends can make: any shifted, repeated or missing part shows."""
-    return random.Random(seed).randbytes(size)
+    return random.Random(seed).randbytes(size)  # noqa: S311 (both ends must make the same bytes)
 
 
 class Host:
@@ -106,8 +106,14 @@ def descriptors(agent: Any, memory: Any, address: int, size: int) -> Any:
 def receive(agent: Any, memory: Any, spec: dict[str, Any], rank: int) -> None:
     """decode: poison, publish, wait, then prove what arrived."""
     memory.fill(bytes([_POISON]) * spec["bytes"])
-    say({"rank": rank, "metadata": base64.b64encode(agent.get_agent_metadata()).decode(),
-         "address": memory.address, "device": memory.device})
+    say(
+        {
+            "rank": rank,
+            "metadata": base64.b64encode(agent.get_agent_metadata()).decode(),
+            "address": memory.address,
+            "device": memory.device,
+        }
+    )
     hear()  # the writer is done
     found = memory.read()
     wanted = pattern(spec["bytes"], spec["seed"] + rank)

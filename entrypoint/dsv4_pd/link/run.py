@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import statistics
 import subprocess
@@ -149,7 +148,7 @@ class Conversation:
     def _failure(self, role: str) -> LinkFailure:
         if self._late:
             return LinkFailure(
-                f"no result within {self._limit:.0f} s: the first copy hangs, as it does behind a translating IOMMU or ACS"
+                f"no result within {self._limit:.0f} s: a copy hangs, as it does behind a translating IOMMU"
             )
         lines = self._log(role).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return LinkFailure(f"{role}'s end failed: {lines[-1] if lines else 'it said nothing'}")
@@ -173,7 +172,7 @@ def prove(
         return None
     fresh = result.with_name(result.name + ".new")
     fresh.write_text(report.to_json(), encoding="utf-8")
-    os.replace(fresh, result)
+    fresh.replace(result)
     if report.error or report.corrupt:
         raise HardwareError(
             [

@@ -1,0 +1,307 @@
+"""checks: every fact of a good host, broken in turn, is caught; fatal ones refuse the start with their exit code."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dsv4_pd.checks.base import Around, Disk, Finding, Situation, Verdict
+from dsv4_pd.checks.catalogue import CHECKS, examine, worst
+from dsv4_pd.checks.gather import bind_refusal
+from dsv4_pd.checks.preflight import raise_failures
+from dsv4_pd.cli.doctor import diagnose
+from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
+from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, Limits, PcieLink, Software, Unit
+from dsv4_pd.host.numa import Permission
+from dsv4_pd.host.read import read_facts
+from dsv4_pd.model_files import Model
+from dsv4_pd.programs import Port
+from dsv4_pd.settings import Settings
+
+GOOD = Path(__file__).parents[1] / "hosts" / "eight-two-sockets"
+GIB = 1 << 30
+
+
+def around(**more: Any) -> Around:
+    return Around(**{"model": Model(Path("/models/dsv4")), "tools": {"gcc": True, "ninja": True, "nvcc": True}, **more})
+
+
+def situation(facts: HostFacts | None = None, surround: Around | None = None, **settings: Any) -> Situation:
+    return diagnose(Settings(**settings), facts or read_facts(GOOD), lambda *_: surround or around())
+
+
+def verdicts(found: Situation) -> dict[str, Finding]:
+    return {check.name: finding for check, finding in examine(found)}
+
+
+def gpus(change: Callable[[Gpu], Gpu], only: int = 3) -> Callable[[HostFacts], HostFacts]:
+    return lambda f: replace(f, gpus=tuple(change(g) if g.index == only else g for g in f.gpus))
+
+
+def link(**more: int) -> Callable[[HostFacts], HostFacts]:
+    return gpus(lambda g: replace(g, link=replace(g.link, **more)))
+
+
+def limits(**more: Any) -> Callable[[HostFacts], HostFacts]:
+    return lambda f: replace(f, limits=replace(f.limits, **more))
+
+
+def software(**more: Any) -> Callable[[HostFacts], HostFacts]:
+    return lambda f: replace(f, software=replace(f.software, **more))
+
+
+def matrix(f: HostFacts) -> HostFacts:
+    rows = [list(row) for row in f.peer_access]
+    rows[0][1] = "chipset not supported"
+    return replace(f, peer_access=tuple(map(tuple, rows)))
+
+
+def node(change: dict[str, Any]) -> Callable[[HostFacts], HostFacts]:
+    return lambda f: replace(f, numa_nodes=(f.numa_nodes[0], replace(f.numa_nodes[1], **change)))
+
+
+# what is broken -> (how, the check that must say so)
+FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
+    "gpus": (lambda f: replace(f, gpus=(), gpu_error="Driver Not Loaded"), "gpu-visible"),
+    "gpus, too few": (lambda f: replace(f, gpus=f.gpus[:3], peer_access=()), "gpu-plan"),
+    "gpu_error": (lambda f: replace(f, gpus=(), gpu_error="Unknown Error"), "gpu-visible"),
+    "numa_nodes": (node({"memory_bytes": 0}), "numa-binding"),
+    "NumaNode.id": (node({"id": 7}), "numa-binding"),
+    "NumaNode.cpus": (node({"cpus": frozenset()}), "numa-binding"),
+    "NumaNode.memory_bytes": (node({"memory_bytes": 0}), "numa-binding"),
+    "allowed_cpus": (lambda f: replace(f, allowed_cpus=frozenset(range(8))), "cpus"),
+    "allowed_cpus, one socket": (lambda f: replace(f, allowed_cpus=frozenset(range(64))), "numa-binding"),
+    "allowed_nodes": (lambda f: replace(f, allowed_nodes=frozenset({0})), "numa-binding"),
+    "driver_version": (lambda f: replace(f, driver_version="570.172.08"), "driver-version"),
+    "cuda_version": (lambda f: replace(f, cuda_version=(12, 8)), "driver-version"),
+    "peer_access": (matrix, "peer-access"),
+    "bridges": (
+        lambda f: replace(f, bridges=(replace(f.bridges[0], acs_request_redirect=True), *f.bridges[1:])),
+        "acs",
+    ),
+    "PciBridge.acs_request_redirect": (
+        lambda f: replace(f, bridges=tuple(replace(b, acs_request_redirect=True) for b in f.bridges)),
+        "acs",
+    ),
+    "iommu": (lambda f: replace(f, iommu="translated"), "iommu"),
+    "memory_bytes": (lambda f: replace(f, memory_bytes=32 * GIB), "host-memory"),
+    "clock_skew_s": (lambda f: replace(f, clock_skew_s=-40 * 86400.0), "clock"),
+    "units": (lambda f: replace(f, units=(Unit("a.service", "sglang --port 30000", (30000,)),)), "older-deployment"),
+    "Unit.ports": (lambda f: replace(f, units=(Unit("b.service", "vllm", ()),)), "older-deployment"),
+    "Gpu.compute_capability": (gpus(lambda g: replace(g, compute_capability=(9, 0))), "gpu-plan"),
+    "Gpu.memory_bytes": (gpus(lambda g: replace(g, memory_bytes=32 * GIB)), "gpu-plan"),
+    "Gpu.numa_node": (gpus(lambda g: replace(g, numa_node=None, socket=None)), "numa-binding"),
+    "Gpu.socket": (
+        lambda f: replace(f, gpus=(*f.gpus[:3], replace(f.gpus[3], socket=1, numa_node=1), *f.gpus[4:])),
+        "numa-binding",
+    ),
+    "Gpu.name": (gpus(lambda g: replace(g, name="NVIDIA RTX PRO 6000 Blackwell Max-Q")), "gpu-architecture"),
+    "Gpu.mig": (gpus(lambda g: replace(g, mig=True)), "gpu-mig"),
+    "Gpu.ecc": (gpus(lambda g: replace(g, ecc=False)), "gpu-ecc"),
+    "Gpu.persistence": (gpus(lambda g: replace(g, persistence=False)), "gpu-persistence"),
+    "Gpu.memory_used_bytes": (gpus(lambda g: replace(g, memory_used_bytes=60 * GIB)), "gpu-processes"),
+    "Gpu.processes": (gpus(lambda g: replace(g, processes=(GpuProcess(9, "Xorg", 1),))), "gpu-processes"),
+    "PcieLink.width": (link(width=8), "pcie-link"),
+    "PcieLink.slot_generation": (link(slot_generation=3), "pcie-link"),
+    "Limits.nofile": (limits(nofile=-1), "open-files"),
+    "Limits.nofile, absurd": (limits(nofile=1 << 30), "open-files"),
+    "Limits.nofile_hard": (limits(nofile=1024, nofile_hard=1024), "open-files"),
+    "Limits.memlock_bytes": (limits(memlock_bytes=65536), "locked-memory"),
+    "Limits.shm_bytes": (limits(shm_bytes=64 << 20), "shared-memory"),
+    "Limits.shm_mounted": (limits(shm_mounted=False), "shared-memory"),
+    "Limits.memory_limit_bytes": (limits(memory_limit_bytes=16 * GIB), "host-memory"),
+    "Limits.cpu_quota": (limits(cpu_quota=2.0), "cpus"),
+    "Limits.hugepages": (limits(hugepages=500_000), "huge-pages"),
+    "Software.kernel": (software(kernel="4.18.0-553.el8"), "kernel-version"),
+    "Software.docker": (software(docker="20.10.24+dfsg1"), "docker-version"),
+    "Software.container_toolkit": (software(container_toolkit=None), "container-toolkit"),
+    "Software.container_toolkit, old": (software(container_toolkit="1.13.5-1"), "docker-version"),
+    "Software.toolkit_in_docker": (software(toolkit_in_docker=False), "container-toolkit"),
+    "Software.nvidia_devices": (software(nvidia_devices=("nvidia0", "nvidiactl")), "unified-memory-device"),
+}
+# Facts that no check judges, and why.
+UNJUDGED = {
+    "limits": "its fields are",
+    "software": "its fields are",
+    "virtual_machine": "only explains others",
+    "memory_available_bytes": "changes by the minute",
+    "Gpu.index": "a name",
+    "Gpu.uuid": "a name",
+    "Gpu.pci_bus_id": "a name",
+    "Gpu.bridges": "a place, see acs",
+    "Gpu.link": "its fields are",
+    "Gpu.display": "a display card is no fault",
+    "Gpu.nvlinks": "more is no fault",
+    "PcieLink.generation": "falls to 1 on an idle card",
+    "PcieLink.max_generation": "what the card is",
+    "PcieLink.max_width": "what the card is",
+    "Software.container": "both are well",
+    "Software.driver_libraries": "see compat-libraries, which judges the loader path",
+    "PciBridge.address": "a name",
+    "NumaNode.distances": "a place",
+    "NumaNode.free_bytes": "changes by the minute",
+    "GpuProcess.pid": "a name",
+    "GpuProcess.name": "a name",
+    "GpuProcess.memory_bytes": "see memory_used_bytes",
+    "Unit.name": "a name",
+    "Unit.command": "read for its ports",
+}
+ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
+    "expandable segments": ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "expandable-segments"),
+    "expandable segments, new name": ({"PYTORCH_ALLOC_CONF": "a:b,expandable_segments:true"}, "expandable-segments"),
+    "UCX only TCP": ({"UCX_TLS": "tcp"}, "ucx-overrides"),
+    "UCX without cuda_copy": ({"UCX_TLS": "cuda_ipc"}, "ucx-overrides"),
+    "UCX forbids cuda_ipc": ({"UCX_TLS": "^cuda_ipc"}, "ucx-overrides"),
+    "UCX other": ({"UCX_RNDV_SCHEME": "get_zcopy"}, "ucx-overrides"),
+    "NCCL no peers": ({"NCCL_P2P_DISABLE": "1"}, "nccl-overrides"),
+    "NCCL no shared memory": ({"NCCL_SHM_DISABLE": "1"}, "nccl-overrides"),
+    "NCCL sockets only": ({"NCCL_SHM_DISABLE": "1", "NCCL_P2P_LEVEL": "LOC"}, "nccl-overrides"),
+    "no device visible": ({"CUDA_VISIBLE_DEVICES": ""}, "visible-devices"),
+    "some devices visible": ({"CUDA_VISIBLE_DEVICES": "0,1"}, "visible-devices"),
+    "proxy": ({"HTTPS_PROXY": "http://proxy:3128"}, "proxies"),
+    "compat": ({"LD_LIBRARY_PATH": "/usr/local/cuda/compat:/usr/lib"}, "compat-libraries"),
+}
+AROUND: dict[str, tuple[dict[str, Any], str]] = {
+    "busy_ports": ({"busy_ports": ((Port("DSV4_PORT", "0.0.0.0", 8000), "can't be bound (in use)"),)}, "ports"),
+    "disks": ({"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x"), 1024),)}, "disk-space"),
+    "disks, cache": ({"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), GIB),)}, "disk-space"),
+    "model": ({"model": Model(Path("/m"), ("model-1.safetensors is empty",))}, "model-files"),
+    "model, absent and offline": ({"model": Model(None), "environ": {"HF_HUB_OFFLINE": "1"}}, "hub-access"),
+    "model, absent": ({"model": Model(None)}, "model-files"),
+    "engine_python": ({"engine_python": False}, "engine-installed"),
+    "router_python": ({"router_python": False}, "engine-installed"),
+    "tools": ({"tools": {"gcc": True, "ninja": False, "nvcc": True}}, "toolchain"),
+    "numa": ({"numa": Permission("cpu", "set_mempolicy: Operation not permitted")}, "numa-permission"),
+}
+
+
+def test_good_host_is_good() -> None:
+    assert worst(examine(situation())) == 0
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_broken_fact_is_caught(name: str) -> None:
+    change, check = FACTS[name]
+    facts = read_facts(GOOD)
+    broken = change(facts)
+    assert broken != facts, "the mutation changed nothing"
+    finding = verdicts(situation(broken))[check]
+    assert finding.verdict is not Verdict.OK, finding.read
+    assert finding.remedy
+
+
+@pytest.mark.parametrize("name", ENVIRONMENT)
+def test_broken_environment_is_caught(name: str) -> None:
+    environ, check = ENVIRONMENT[name]
+    assert verdicts(situation(surround=around(environ=environ)))[check].verdict is not Verdict.OK
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_broken_surrounding_is_caught(name: str) -> None:
+    change, check = AROUND[name]
+    assert verdicts(situation(surround=around(**change)))[check].verdict is not Verdict.OK
+
+
+@pytest.mark.parametrize(
+    "kind,prefix",
+    [
+        (HostFacts, ""),
+        (Gpu, "Gpu."),
+        (PcieLink, "PcieLink."),
+        (Limits, "Limits."),
+        (Software, "Software."),
+    ],
+)
+def test_every_fact_is_broken_or_excused(kind: type[Any], prefix: str) -> None:
+    fields = {prefix + field.name for field in dataclasses.fields(kind)}
+    broken = {name.partition(",")[0] for name in FACTS}
+    assert fields - broken - set(UNJUDGED) == set()
+
+
+def test_every_check_is_provoked() -> None:
+    """A check that nothing here can turn away from ok would be one that can't fail."""
+    provoked = {check for _, check in [*FACTS.values(), *ENVIRONMENT.values(), *AROUND.values()]}
+    alone = {"gpu-memory", "all-reduce"}  # provoked below
+    assert {check.name for check in CHECKS} - provoked == alone
+
+
+def test_named_small_card_is_seen_by_the_memory_check() -> None:
+    facts = gpus(lambda g: replace(g, memory_bytes=32 * GIB))(read_facts(GOOD))
+    bad = situation(facts, prefill_gpus=("0", "1", "2", "3"))
+    assert isinstance(bad.refusal, HardwareError)
+    assert verdicts(bad)["gpu-memory"].verdict is Verdict.FAIL
+
+
+def test_all_reduce_says_which_one() -> None:
+    assert "PCIe all-reduce" in verdicts(situation())["all-reduce"].read
+    assert verdicts(situation(pcie_allreduce="off"))["all-reduce"].verdict is Verdict.WARN
+    assert verdicts(situation(matrix(read_facts(GOOD))))["all-reduce"].read.endswith("NCCL")
+
+
+@pytest.mark.parametrize(
+    "change,error,words",
+    [
+        (
+            {"environ": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
+            SettingsError,
+            "expandable-segments: found",
+        ),
+        ({"environ": {"UCX_TLS": "tcp"}}, SettingsError, "UCX_TLS=tcp"),
+        (
+            {"busy_ports": ((Port("DSV4_PORT", "0.0.0.0", 8000), "can't be bound (in use)"),)},
+            TemporaryError,
+            r"DSV4_PORT: found 0\.0\.0\.0:8000 can't be bound",
+        ),
+        ({"engine_python": False}, SettingsError, "DSV4_ENGINE_PYTHON: found no interpreter with SGLang"),
+    ],
+)
+def test_fatal_failure_refuses_the_start(change: dict[str, Any], error: type[ApplianceError], words: str) -> None:
+    found = examine(situation(surround=around(**change)), tuple(c for c in CHECKS if c.fatal))
+    with pytest.raises(error, match=words):
+        raise_failures(found)
+
+
+def test_cards_in_use_are_temporary_and_named() -> None:
+    busy = gpus(lambda g: replace(g, memory_used_bytes=60 * GIB, processes=(GpuProcess(77, "vllm", 60 * GIB),)))
+    found = examine(situation(busy(read_facts(GOOD))), tuple(c for c in CHECKS if c.fatal))
+    with pytest.raises(TemporaryError, match=r"vllm \(pid 77\) on GPU 3"):
+        raise_failures(found)
+
+
+def test_settings_come_before_hardware() -> None:
+    old = replace(read_facts(GOOD), driver_version="535.1")
+    found = examine(situation(old, around(engine_python=False)))
+    with pytest.raises(SettingsError):
+        raise_failures(found)
+
+
+def test_strict_numa_refuses_without_permission() -> None:
+    denied = around(numa=Permission("cpu", "not permitted"))
+    assert verdicts(situation(surround=denied))["numa-permission"].verdict is Verdict.WARN
+    assert verdicts(situation(surround=denied, numa="strict"))["numa-permission"].verdict is Verdict.FAIL
+
+
+def test_cpu_profile_is_not_asked_about_gpus() -> None:
+    found = situation(read_facts(GOOD.parent / "no-gpu"), profile="demo-cpu")
+    assert verdicts(found)["gpu-visible"].verdict is Verdict.OK
+    assert verdicts(found)["gpu-plan"].read == "profile demo-cpu: prefill on the CPU; decode on the CPU"
+
+
+def test_taken_port_is_seen_and_a_free_one_is_not() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        number = taken.getsockname()[1]
+        assert "in use" in (bind_refusal(Port("DSV4_PORT", "127.0.0.1", number)) or "")
+    assert bind_refusal(Port("DSV4_PORT", "127.0.0.1", number)) is None
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_check_explains_itself(check: Any) -> None:
+    assert check.symptom and check.why.endswith(".") and check.source
+    assert not check.fatal or check.expected
