@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dsv4_pd import folders, profiles
 from dsv4_pd import settings as settings_module
+from dsv4_pd.about import about
 from dsv4_pd.guard.build import build as build_guard
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.read import read_facts
@@ -36,7 +37,8 @@ class Plan:
     def files(self) -> tuple[ConfigFile, ...]:
         """Every file that the run needs, supervisord's own last."""
         own = tuple(file for program in self.programs for file in program.files)
-        guard = build_guard(self.settings, self.profile, self.placement, self.programs, self.paths)
+        known = about(self.settings, self.facts, self.placement)
+        guard = build_guard(self.settings, self.profile, self.placement, self.programs, self.paths, known)
         return (
             *own,
             ConfigFile(self.paths.guard_config, guard.to_json()),

@@ -256,6 +256,11 @@ def load() -> Settings:
     return settings
 
 
+def image_reference() -> str | None:
+    """The image that compose.yaml started, as it was named there; None outside a container."""
+    return os.environ.get("DSV4_IMAGE") or None
+
+
 def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
     values: dict[str, Any] = {}
     problems: list[Problem] = []

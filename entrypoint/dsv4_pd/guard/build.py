@@ -20,7 +20,12 @@ SERVERS = ("prefill", "decode", "single")
 
 
 def build(
-    settings: Settings, profile: Profile, placement: Placement, programs: tuple[Program, ...], paths: Paths
+    settings: Settings,
+    profile: Profile,
+    placement: Placement,
+    programs: tuple[Program, ...],
+    paths: Paths,
+    about: Mapping[str, Any] | None = None,
 ) -> GuardConfig:
     """The guard's view of the plan."""
     by_name = {program.name: program for program in programs}
@@ -47,6 +52,9 @@ def build(
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
         safe_mode=settings.safe_mode,
         plugins=_plugins(settings, profile),
+        router_metrics_url=f"http://127.0.0.1:{settings.router_metrics_port}/metrics",
+        cache_dir=str(paths.cache),
+        about=about or {},
         limits=_limits(settings),
     )
 

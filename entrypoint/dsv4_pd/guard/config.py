@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -49,6 +50,9 @@ class GuardConfig:
     safe_mode: Literal["auto", "off", "on"] = "auto"
     safe_after: int = 3  # failed starts in a row
     plugins: tuple[str, ...] = ()  # must prove themselves in every server
+    router_metrics_url: str = ""
+    cache_dir: str = ""  # where the engine puts what it compiles
+    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # versions and machine, shown by /status
     limits: Limits = dataclasses.field(default_factory=Limits)
     canary_interval: float = 30.0
     health_interval: float = 15.0

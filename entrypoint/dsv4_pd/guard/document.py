@@ -53,6 +53,7 @@ def role(watch: Watch, now: float, gpu_memory: Any) -> dict[str, Any]:
         "last_exit": watch.exit or None,
         "elapsed_s": round(now - watch.started, 1) if watch.up else None,
         "eta_s": round(eta, 1) if eta is not None else None,
+        "phase_times": watch.phase_times,
     }
     if watch.kv_tokens is not None:
         found["kv_capacity_tokens"] = watch.kv_tokens

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 
 from dsv4_pd.guard.states import CLOSING, SERVING
+from dsv4_pd.guard.telemetry import Telemetry
+from dsv4_pd.metrics.exposition import CONTENT_TYPE
+from dsv4_pd.web import page
 
 Document = dict[str, Any]
 STALE = 5.0  # seconds without a heartbeat
@@ -32,27 +35,7 @@ def live_of(document: Document, now: float) -> tuple[int, Document]:
     return (200 if live else 503), {"live": live, "state": document.get("state"), "reason": reason}
 
 
-def metrics_of(document: Document) -> str:
-    """The state as Prometheus text."""
-    lines = [
-        "# TYPE dsv4_state gauge",
-        f'dsv4_state{{state="{document.get("state")}"}} 1',
-        "# TYPE dsv4_ready gauge",
-        f"dsv4_ready {int(document.get('state') in SERVING)}",
-        "# TYPE dsv4_role_ready gauge",
-    ]
-    roles = document.get("roles", {})
-    lines += [f'dsv4_role_ready{{role="{name}"}} {int(role["ready"])}' for name, role in roles.items()]
-    lines.append("# TYPE dsv4_role_restarts_total counter")
-    lines += [f'dsv4_role_restarts_total{{role="{name}"}} {role["restarts"]}' for name, role in roles.items()]
-    canary = document.get("canary", {})
-    if canary.get("seconds") is not None:
-        lines += ["# TYPE dsv4_canary_seconds gauge", f"dsv4_canary_seconds {canary['seconds']}"]
-    lines += ["# TYPE dsv4_canary_failures gauge", f"dsv4_canary_failures {canary.get('failures', 0)}"]
-    return "\n".join(lines) + "\n"
-
-
-def application(document: Callable[[], Document]) -> web.Application:
+def application(document: Callable[[], Document], telemetry: Telemetry, about: Mapping[str, Any]) -> web.Application:
     """The endpoints over whatever `document()` returns."""
 
     async def ready(_: web.Request) -> web.Response:
@@ -64,10 +47,16 @@ def application(document: Callable[[], Document]) -> web.Application:
         return web.json_response(body, status=status)
 
     async def status(_: web.Request) -> web.Response:
-        return web.json_response(document())
+        return web.json_response({**document(), "about": about})
+
+    async def load(_: web.Request) -> web.Response:
+        return web.json_response(await telemetry.live())
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(text=metrics_of(document()), content_type="text/plain")
+        return web.Response(body=(await telemetry.metrics()).encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def front(_: web.Request) -> web.Response:
+        return web.Response(text=page.html(), content_type="text/html", headers=page.HEADERS)
 
     app = web.Application()
     for path in ("/readyz", "/v1/health/ready", "/health"):
@@ -75,7 +64,9 @@ def application(document: Callable[[], Document]) -> web.Application:
     for path in ("/livez", "/v1/health/live"):
         app.router.add_get(path, live)
     app.router.add_get("/status", status)
+    app.router.add_get("/live", load)
     app.router.add_get("/metrics", metrics)
+    app.router.add_get("/", front)
     return app
 
 

@@ -22,6 +22,7 @@ from dsv4_pd.guard.gpus import Gpus
 from dsv4_pd.guard.probes import Probes
 from dsv4_pd.guard.states import CLOSING, Act, State, StateName, Verdict, initial
 from dsv4_pd.guard.supervisor import Supervisor
+from dsv4_pd.guard.telemetry import Telemetry
 from dsv4_pd.guard.world import World
 
 TICK = 0.25
@@ -172,7 +173,9 @@ class Guard:
 
     async def _serve_ops(self) -> None:
         try:
-            await ops.serve(ops.application(self.document), self.config.ops_host, self.config.ops_port)
+            telemetry = Telemetry(self.config, self.document, lambda: self.probes.session)
+            app = ops.application(self.document, telemetry, self.config.about)
+            await ops.serve(app, self.config.ops_host, self.config.ops_port)
         except OSError as error:
             taken = f"port {self.config.ops_port} is taken ({error.strerror}); free it, or set DSV4_OPS_PORT"
             self.world.fault = Verdict(75, taken)

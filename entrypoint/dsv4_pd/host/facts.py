@@ -126,4 +126,5 @@ class HostFacts:
     limits: Limits = Limits()
     software: Software = Software()
     units: tuple[Unit, ...] = ()
+    cpu_model: str | None = None
     clock_skew_s: float | None = None  # system clock minus hardware clock

@@ -199,3 +199,13 @@ def command_ports(command: str) -> tuple[int, ...]:
     for port, bootstrap in re.findall(r"https?://[^\s:/]+:(\d+)/?(?:\s+(\d{2,5}))?", command):
         found += [int(port)] + ([int(bootstrap)] if bootstrap else [])
     return tuple(dict.fromkeys(found))
+
+
+def cpu_model(cpuinfo: str) -> str | None:
+    """The processor's name from /proc/cpuinfo; None where the kernel gives none.
+
+    >>> cpu_model("processor\\t: 0\\nmodel name\\t: AMD EPYC 9654 96-Core Processor\\n")
+    'AMD EPYC 9654 96-Core Processor'
+    """
+    match = re.search(r"^model name\s*: (.+)$", cpuinfo, re.MULTILINE)
+    return match[1].strip() if match else None

@@ -23,6 +23,7 @@ def facts_of(machine: Machine) -> HostFacts:
     """The facts of a machine, live or replayed."""
     status = machine.text("/proc/self/status") or ""
     meminfo = machine.text("/proc/meminfo") or ""
+    cpuinfo = (machine.text("/proc/cpuinfo") or "")[:8192]
     nodes = _numa_nodes(machine)
     answers = machine.nvml()
     gpus = _gpus(machine, answers, nodes)
@@ -38,7 +39,8 @@ def facts_of(machine: Machine) -> HostFacts:
         peer_access=_peer_access(answers),
         bridges=_bridges(machine, gpus),
         iommu=_iommu(machine),
-        virtual_machine=" hypervisor" in (machine.text("/proc/cpuinfo") or "")[:8192],
+        virtual_machine=" hypervisor" in cpuinfo,
+        cpu_model=parse.cpu_model(cpuinfo),
         memory_bytes=parse.meminfo(meminfo, "MemTotal"),
         memory_available_bytes=parse.meminfo(meminfo, "MemAvailable"),
         limits=read_limits(machine),

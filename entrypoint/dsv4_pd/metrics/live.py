@@ -1,4 +1,4 @@
-"""What moves right now, for `status --watch` and the web page: gauges, and counters from which two readings give rates."""
+"""What moves right now, for `status --watch` and the web page: gauges, and counters that give rates."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The appliance's own metrics: prefix `dsv4_`, base units. Pure: from the published document and the engines' counters."""
+"""The appliance's own metrics: prefix `dsv4_`, base units. Pure: from the published document and the engines' text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from dsv4_pd.metrics.exposition import Family, Sample, gauge, samples
@@ -58,7 +59,11 @@ def _roles(roles: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
     yield gauge(
         "dsv4_role_load_seconds",
         "Seconds that each phase of the last start took.",
-        (({"role": name, "phase": phase}, took) for name, role in roles.items() for phase, took in phases(role).items()),
+        (
+            ({"role": name, "phase": phase}, took)
+            for name, role in roles.items()
+            for phase, took in phases(role).items()
+        ),
     )
     cards = [(name, card) for name, role in roles.items() for card in role.get("gpu_memory") or ()]
     for key, text in (("used", "GPU memory in use."), ("total", "GPU memory of the card.")):
@@ -79,10 +84,7 @@ def phases(role: Mapping[str, Any]) -> dict[str, float]:
     if not entered:
         return {}
     starts = [("start", 0.0), *entered]
-    return {
-        name: round(end - begin, 3)
-        for (name, begin), (_, end) in zip(starts, starts[1:], strict=False)
-    }  # fmt: skip
+    return {name: round(end - begin, 3) for (name, begin), (_, end) in pairwise(starts)}
 
 
 def _each(roles: Mapping[str, Mapping[str, Any]], key: str) -> Iterator[tuple[Mapping[str, str], float]]:

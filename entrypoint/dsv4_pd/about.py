@@ -1,0 +1,66 @@
+"""What runs here, for receipts and comparisons: versions, machine, topology, settings. Holds no secret."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from dsv4_pd import __version__
+from dsv4_pd.host.facts import HostFacts
+from dsv4_pd.placement import Placement
+from dsv4_pd.settings import SECRETS, Settings, image_reference
+
+# Where an installation lies says nothing about what it does.
+_PLACES = frozenset({"run_dir", "state_dir", "cache_dir", "engine_python", "router_python", "host", "log_format"})
+_PACKAGES = ("sglang", "sglang_router", "nixl", "torch", "triton", "flashinfer_python", "smg")
+
+
+def about(settings: Settings, facts: HostFacts, placement: Placement) -> dict[str, Any]:
+    """Plain values for /status, receipts and benchmark files."""
+    return {
+        "image": image_reference(),
+        "versions": {"dsv4-pd": __version__, **_versions(settings)},
+        "model": {"name": settings.model, "revision": settings.model_revision},
+        "settings_hash": settings_hash(settings),
+        "machine": machine(facts),
+        "placement": {
+            role.role: {
+                "gpus": [gpu.uuid for gpu in role.gpus],
+                "tensor_parallel": role.tensor_parallel,
+                "numa_nodes": list(role.numa_nodes) or ([] if role.numa_node is None else [role.numa_node]),
+                "cpus": sorted(role.cpus),
+            }
+            for role in placement.roles
+        },
+    }
+
+
+def machine(facts: HostFacts) -> dict[str, Any]:
+    """What decides how fast this host can be; benchmark comparisons refuse hosts that differ in it."""
+    return {
+        "cpu": facts.cpu_model,
+        "cpus": len(facts.allowed_cpus),
+        "memory_gb": round((facts.memory_bytes or 0) / 1e9),
+        "numa_nodes": len(facts.numa_nodes),
+        "kernel": facts.software.kernel,
+        "driver": facts.driver_version,
+        "gpus": [{"name": gpu.name, "memory_gb": round(gpu.memory_bytes / 1e9)} for gpu in facts.gpus],
+        "topology": [{"numa_node": gpu.numa_node, "bridges": list(gpu.bridges)} for gpu in facts.gpus],
+    }
+
+
+def settings_hash(settings: Settings) -> str:
+    """Of everything that changes what is served; places and secrets are left out."""
+    values = settings.model_dump(mode="json", exclude={*_PLACES, *SECRETS})
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _versions(settings: Settings) -> dict[str, str]:
+    """Read from the names of installed distributions: importing them would take seconds."""
+    found: dict[str, str] = {}
+    for environment in sorted(settings.engine_python.parents[2].glob("*/lib/python3.*/site-packages")):
+        for package in _PACKAGES:
+            for path in environment.glob(f"{package}-*.dist-info"):
+                found.setdefault(package, path.name.removesuffix(".dist-info").split("-", 1)[1])
+    return found
