@@ -27,6 +27,7 @@ def run() -> int:
         checks.refuse(plan)
         boot.clean(plan.paths)
         boot.write(plan.files)
+        checks.prove_link(plan)
         with choose(plan) as console:
             return Foreground(plan, console).run()
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dsv4_pd.checks.preflight import numa_policy, refuse
+from dsv4_pd.checks.preflight import numa_policy, prove_link, refuse
 
-__all__ = ["numa_policy", "refuse"]
+__all__ = ["numa_policy", "prove_link", "refuse"]

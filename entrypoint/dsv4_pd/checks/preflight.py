@@ -45,6 +45,17 @@ def refuse(plan: Plan) -> None:
     raise_failures(found)
 
 
+def prove_link(plan: Plan) -> None:
+    """Move bytes from prefill to decode as the servers will, and leave the result beside the health file.
+
+    Raises:
+        HardwareError: the bytes arrived wrong, or not at all.
+    """
+    from dsv4_pd.link.run import prove
+
+    prove(plan.settings.engine_python, plan.placement, plan.programs, os.environ, plan.paths.run / "link.json")
+
+
 def raise_failures(findings: tuple[tuple[Check, Finding], ...]) -> None:
     """Raise the failures as one error, if there are any."""
     failed = [(check, finding) for check, finding in findings if finding.verdict is Verdict.FAIL]

@@ -16,6 +16,7 @@ COMMANDS = {
     "serve": ("dsv4_pd.cli.serve", "Run the appliance in the foreground (the default)."),
     "demo": ("dsv4_pd.cli.demo", "Run it with a tiny model on the CPU: the profile demo-cpu."),
     "plan": ("dsv4_pd.cli.plan", "Print what `serve` would do; start nothing."),
+    "doctor": ("dsv4_pd.cli.doctor", "Say what is wrong with this machine and what mends it."),
     "status": ("dsv4_pd.cli.status", "Show a running appliance."),
     "health": ("dsv4_pd.cli.health", "Exit 0 while the appliance serves, 1 otherwise."),
     "version": ("dsv4_pd.cli.version", "Print versions."),

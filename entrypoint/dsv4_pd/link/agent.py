@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import importlib
 import importlib.util
 import json
 import mmap
@@ -49,18 +50,15 @@ class Cuda:
     kind = "VRAM"
 
     def __init__(self, size: int, device: int) -> None:
-        import torch
-
-        torch.cuda.set_device(device)
-        self._tensor = torch.empty(size, dtype=torch.uint8, device=f"cuda:{device}")
+        self._torch = importlib.import_module("torch")
+        self._torch.cuda.set_device(device)
+        self._tensor = self._torch.empty(size, dtype=self._torch.uint8, device=f"cuda:{device}")
         self.address = self._tensor.data_ptr()
         self.device = device
 
     def fill(self, data: bytes) -> None:
-        import torch
-
-        self._tensor.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
-        torch.cuda.synchronize(self.device)
+        self._tensor.copy_(self._torch.frombuffer(bytearray(data), dtype=self._torch.uint8))
+        self._torch.cuda.synchronize(self.device)
 
     def read(self) -> bytes:
         found: bytes = self._tensor.cpu().numpy().tobytes()

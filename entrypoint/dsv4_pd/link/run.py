@@ -75,13 +75,20 @@ class Conversation:
         self, sender: End, receiver: End, device: str, size: int, rounds: int, limit: float, folder: Path
     ) -> None:
         self._size, self._limit, self._folder = size, limit, folder
-        base = {"device": device, "bytes": size, "rounds": rounds, "seed": secrets.randbits(31)}
-        self._children = {end.role: self._start(end, base) for end in (receiver, sender)}
+        self._base = {"device": device, "bytes": size, "rounds": rounds, "seed": secrets.randbits(31)}
+        self._ends = (receiver, sender)
+        self._children: dict[str, subprocess.Popen[str]] = {}
         self._late = False
         self._timer = threading.Timer(limit, self._expire)
         self._timer.daemon = True
 
     def __enter__(self) -> Conversation:
+        try:
+            for end in self._ends:
+                self._children[end.role] = self._start(end, self._base)
+        except LinkFailure:
+            self.__exit__()
+            raise
         self._timer.start()
         return self
 

@@ -1,0 +1,138 @@
+"""link: UCX's table is read, a result is judged, and the real NIXL moves real bytes between two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from dsv4_pd import link, profiles
+from dsv4_pd.checks import kv_link
+from dsv4_pd.checks.base import Verdict
+from dsv4_pd.errors import HardwareError
+from dsv4_pd.host.facts import HostFacts
+from dsv4_pd.link import run
+from dsv4_pd.link.report import LinkReport, Pair, chosen_transport
+from dsv4_pd.paths import profiles_dir
+from dsv4_pd.placement import Placement, plan
+from dsv4_pd.programs import Program
+from dsv4_pd.settings import Settings
+
+AGENT = Path(str(link.__file__)).with_name("agent.py")
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = Path(os.environ.get("TEST_VENVS", ROOT / ".venvs")) / "engine" / "bin" / "python"
+OUR_ENV = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+WELL = LinkReport("cpu", 1 << 20, (Pair(0, 0.7, "cma/memory", 0),))
+
+
+def pair_placement(mode: str = "pd") -> Placement:
+    settings = Settings(mode=mode)  # type: ignore[arg-type]
+    return plan(settings, profiles.load(profiles_dir(), "demo-cpu"), HostFacts((), (), frozenset({0})))
+
+
+def programs(**env: str) -> list[Program]:
+    return [Program(name, (), tuple(env.items()), None, (), (), None, Path("/x")) for name in ("prefill", "decode")]
+
+
+@pytest.mark.parametrize("config", ["cma/memory", "tcp/lo", "cuda_ipc/cuda"])
+def test_transport_is_the_one_for_large_writes(config: str) -> None:
+    log = f"""\
+[1795966691.5] [vm:1:0]   | remote memory write by ucp_put* from host memory to host |
+[1795966691.5] [vm:1:0]   +--------+-------------+-----------------------------------+
+[1795966691.5] [vm:1:0]   | Range  | Description |              Config               |
+[1795966691.5] [vm:1:0]   | 0..2K  | short       | posix/memory                      |
+[1795966691.5] [vm:1:0]   | 2K..inf | zero-copy  | {config}                          |
+[1795966691.6] [vm:1:0]   | active message by ucp_am_send* from host memory |
+[1795966691.6] [vm:1:0]   | 0..inf  | short | rc_mlx5/other |
+"""
+    assert chosen_transport(log) == config
+    assert chosen_transport("nothing of it") is None
+
+
+@pytest.mark.parametrize(
+    "report,verdict,words",
+    [
+        (WELL, Verdict.OK, "every byte right, 0.70 GB/s or more over cma/memory"),
+        (replace(WELL, pairs=(Pair(0, 0.7, "tcp/lo", 0),)), Verdict.WARN, "over tcp/lo"),
+        (replace(WELL, pairs=(Pair(0, 0.01, "cma/memory", 0),)), Verdict.WARN, "0.01 GB/s"),
+        (replace(WELL, device="cuda"), Verdict.WARN, "0.70 GB/s"),
+        (replace(WELL, pairs=(*WELL.pairs, Pair(1, 9.0, "cma/memory", 2))), Verdict.FAIL, "wrong on rank 1"),
+        (replace(WELL, pairs=(), error="decode's end failed"), Verdict.FAIL, "decode's end failed"),
+        (None, Verdict.OK, "no link"),
+    ],
+)
+def test_result_is_judged(report: LinkReport | None, verdict: Verdict, words: str) -> None:
+    finding = kv_link.judge(report)
+    assert finding.verdict is verdict
+    assert words in finding.read
+
+
+def test_single_server_has_no_link() -> None:
+    assert run.measure(Path(sys.executable), pair_placement("single"), [], OUR_ENV) is None
+
+
+def test_interpreter_without_nixl_is_a_named_failure(tmp_path: Path) -> None:
+    with pytest.raises(HardwareError, match=r"KV link: found .*NIXL is not installed"):
+        run.prove(Path(sys.executable), pair_placement(), programs(), OUR_ENV, tmp_path / "link.json")
+    assert json.loads((tmp_path / "link.json").read_text())["ok"] is False
+
+
+def test_missing_interpreter_is_a_named_failure() -> None:
+    report = run.measure(Path("/nonexistent/python"), pair_placement(), programs(), OUR_ENV)
+    assert report is not None and "/nonexistent/python can't be run" in (report.error or "")
+
+
+def test_a_copy_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = tmp_path / "agent.py"
+    stuck.write_text("import time\ntime.sleep(60)\n", encoding="utf-8")
+    monkeypatch.setattr(run, "_AGENT", stuck)
+    monkeypatch.setattr(run, "_SIZES", {"cpu": (1024, 1, 0.5)})
+    report = run.measure(Path(sys.executable), pair_placement(), programs(), OUR_ENV)
+    assert report is not None and "no result within" in (report.error or "")
+
+
+@pytest.mark.engine
+def test_nixl_moves_the_bytes(tmp_path: Path) -> None:
+    report = run.prove(ENGINE, pair_placement(), programs(), OUR_ENV, tmp_path / "link.json")
+    assert report is not None and not report.error and not report.corrupt
+    assert report.transport and not report.over_tcp
+    stored = json.loads((tmp_path / "link.json").read_text())
+    assert stored["ok"] is True and stored["transport"] == report.transport and stored["gb_per_s"] > 0
+
+
+@pytest.mark.engine
+def test_tcp_is_called_tcp() -> None:
+    report = run.measure(ENGINE, pair_placement(), programs(UCX_TLS="tcp"), OUR_ENV)
+    assert report is not None and report.over_tcp, report
+    assert kv_link.judge(report).verdict is Verdict.WARN
+
+
+@pytest.mark.engine
+def test_wrong_bytes_are_seen() -> None:
+    """prefill writes another pattern than decode expects: what a corrupting path would do."""
+    spec = {"device": "cpu", "ranks": [0], "bytes": 8 << 20, "rounds": 1, "seed": 1}
+    ends = {}
+    for role, seed in (("decode", 1), ("prefill", 2)):
+        command = [str(ENGINE), str(AGENT), role, json.dumps({**spec, "seed": seed})]
+        ends[role] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=OUR_ENV)
+    decode, prefill = ends["decode"], ends["prefill"]
+    assert decode.stdout and decode.stdin and prefill.stdout and prefill.stdin
+
+    def hear(lines: object) -> dict[str, int]:
+        return next(json.loads(line) for line in lines if line.startswith("{"))  # type: ignore[attr-defined]
+
+    def say(pipe: object, message: dict[str, int]) -> None:
+        print(json.dumps(message), file=pipe, flush=True)  # type: ignore[call-overload]
+
+    say(prefill.stdin, hear(decode.stdout))
+    hear(prefill.stdout)
+    say(decode.stdin, {})
+    found = hear(decode.stdout)
+    assert found["wrong"] == found["pieces"] == 2
+    say(decode.stdin, {})
+    say(prefill.stdin, {})
+    assert decode.wait(30) == prefill.wait(30) == 0
