@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from typing import IO, Any, Self
 
 from dsv4_pd.boot import Plan
 from dsv4_pd.console.banner import banner
+from dsv4_pd.console.noise import level, plain, worth_showing
 from dsv4_pd.follow import Follower
 from dsv4_pd.redact import Redactor
 from dsv4_pd.supervision.daemon import Verdict
 
 SERVING = ("READY", "DEGRADED")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# The router calls a probe's 503 an error, four times a second while the servers load.
-_PROBE = re.compile(r"http_request\{method=GET uri=/(?:readiness|health|liveness)\b")
 
 
 class Console:
@@ -30,6 +27,7 @@ class Console:
         secret = plan.settings.api_key
         self._redact = Redactor([secret.get_secret_value()] if secret else [])
         self._logs = [(program.name, Follower(program.log_path, from_end=True)) for program in plan.programs]
+        self.threshold = plan.settings.log_level
         self._state = ""
         self._stamp = 0
         self._greeted = False
@@ -44,7 +42,7 @@ class Console:
         """Show whatever is new."""
         for name, log in self._logs:
             for line in map(plain, log.lines(limit=500)):
-                if not _PROBE.search(line):
+                if worth_showing(line, self.threshold):
                     self.log_line(name, self._redact.line(line))
         if self._read_health():
             self.on_health()
@@ -111,25 +109,3 @@ class JsonConsole(Console):
             file=self.out,
             flush=True,
         )
-
-
-def plain(line: str) -> str:
-    """The line without terminal colours, which the router writes even to a file.
-
-    >>> plain("\\x1b[31mERROR\\x1b[0m x")
-    'ERROR x'
-    """
-    return _COLOUR.sub("", line)
-
-
-def level(line: str) -> str:
-    """The level that a line claims for itself.
-
-    >>> level("[2026-11-29 15:00:00] WARNING model_runner.py:1: slow")
-    'warning'
-    """
-    head = line[:120]
-    for word in ("ERROR", "CRITICAL", "WARNING", "WARN", "DEBUG"):
-        if word in head:
-            return {"CRITICAL": "error", "WARN": "warning"}.get(word, word.lower())
-    return "info"

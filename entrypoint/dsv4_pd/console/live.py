@@ -29,6 +29,8 @@ class LiveConsole(Console):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
+        if self.threshold == "info":
+            self.threshold = "warning"  # a line for every batch would push the banner off the screen
         self._terminal = Terminal(highlight=False)
         self._live = Live(console=self._terminal, auto_refresh=False, transient=True)
         self._drawn = 0.0
