@@ -1,0 +1,144 @@
+"""What the README promises, on the real pair: `dsv4-pd demo`, requests through the router, a killed half, a clean end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.appliance import Appliance
+
+pytestmark = pytest.mark.pair
+
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the current weather of a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+TWO_CITIES = {"messages": [{"role": "user", "content": "What is the weather in Paris and Rome?"}], "tools": [WEATHER]}
+THINKING = {
+    "messages": [{"role": "user", "content": "What is the capital of France?"}],
+    "chat_template_kwargs": {"thinking": True},
+}
+
+
+@pytest.fixture(scope="module")
+def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
+    with Appliance(tmp_path_factory.mktemp("appliance")) as running:
+        yield running
+
+
+def test_banner_says_what_runs_and_its_curl_line_works(appliance: Appliance) -> None:
+    text = appliance.log.read_text()
+    lines = [line.split("| ", 1)[1] for line in text.splitlines() if "dsv4-pd | " in line]
+    at = next(i for i, line in enumerate(lines) if "try it:" in line)
+    done = subprocess.run(["sh", "-c", "\n".join(lines[at + 1 : at + 3])], capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["choices"][0]["message"]["content"], done
+    banner = "\n".join(lines[:at])
+    assert "profile demo-cpu" in banner and "prefill" in banner and str(appliance.ports["DSV4_PORT"]) in banner
+
+
+def test_an_answer_is_coherent_and_the_same_each_time(appliance: Appliance) -> None:
+    answers = {appliance.chat("What is the capital of France?")["content"] for _ in range(3)}
+    assert answers == {"The capital of France is Paris."}
+
+
+def test_reasoning_stands_apart(appliance: Appliance) -> None:
+    status, answer = appliance.call("/v1/chat/completions", {"model": "dsv4-demo", "temperature": 0, **THINKING})
+    message = answer["choices"][0]["message"]
+    assert status == 200 and "Paris" in message["content"] and message["reasoning_content"]
+    assert "think>" not in message["content"] + message["reasoning_content"]
+
+
+def test_streamed_reasoning_stands_apart(appliance: Appliance) -> None:
+    deltas = [chunk["choices"][0]["delta"] for chunk in appliance.stream(THINKING) if chunk["choices"]]
+    thought = "".join(delta.get("reasoning_content") or "" for delta in deltas)
+    said = "".join(delta.get("content") or "" for delta in deltas)
+    assert thought and "Paris" in said and "think>" not in thought + said
+
+
+def test_parallel_tool_calls(appliance: Appliance) -> None:
+    _, answer = appliance.call("/v1/chat/completions", {"model": "dsv4-demo", "temperature": 0, **TWO_CITIES})
+    choice = answer["choices"][0]
+    calls = [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in choice["message"]["tool_calls"]]
+    assert choice["finish_reason"] == "tool_calls"
+    assert calls == [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})]
+
+
+def test_streamed_parallel_tool_calls(appliance: Appliance) -> None:
+    arguments: dict[int, str] = {}
+    content = ""
+    for chunk in appliance.stream(TWO_CITIES):
+        delta = chunk["choices"][0]["delta"] if chunk["choices"] else {}
+        content += delta.get("content") or ""
+        for call in delta.get("tool_calls") or ():
+            arguments[call["index"]] = arguments.get(call["index"], "") + (call["function"].get("arguments") or "")
+    assert [json.loads(text) for _, text in sorted(arguments.items())] == [{"city": "Paris"}, {"city": "Rome"}]
+    assert "DSML" not in content
+
+
+def test_the_kv_cache_crosses_from_prefill_to_decode(appliance: Appliance) -> None:
+    name = "sglang:kv_transfer_total_mb_sum"
+    before = appliance.metrics("prefill").get(name, 0.0)
+    appliance.chat("What is NIXL?")
+    assert appliance.metrics("prefill").get(name, 0.0) > before
+    assert "Prefill batch" not in (appliance.root / "run" / "log" / "decode.log").read_text()
+
+
+def test_ops_port_and_health_agree(appliance: Appliance) -> None:
+    for path in ("/livez", "/readyz", "/v1/health/live", "/v1/health/ready"):
+        assert appliance.call(path, base=appliance.ops)[0] == 200
+    status, body = appliance.call("/status", base=appliance.ops)
+    assert status == 200 and body["state"] == "READY" and set(body["roles"]) == {"prefill", "decode", "router"}
+    done = subprocess.run([sys.executable, "-m", "dsv4_pd", "health"], env=appliance.environ, capture_output=True,
+                          text=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stdout.split(":")[0]) == (0, "READY")
+
+
+def test_only_the_two_public_ports_leave_loopback(appliance: Appliance) -> None:
+    listeners = subprocess.run(["ss", "-Hltn"], capture_output=True, text=True, check=True).stdout
+    ours = {str(port) for port in appliance.ports.values()}
+    addresses = {line.split()[3].rsplit(":", 1)[0] for line in listeners.splitlines()
+                 if line.split()[3].rsplit(":", 1)[1] in ours}  # fmt: skip
+    assert addresses == {"127.0.0.1"}  # the demo's public ports listen on loopback too
+
+
+def test_a_killed_decode_is_noticed_and_heals_unaided(appliance: Appliance) -> None:
+    before = appliance.pid("decode")
+    os.kill(before, signal.SIGKILL)
+    killed = time.monotonic()
+    appliance.wait_until(lambda: appliance.state() != "READY", "leaving READY", 10)
+    assert time.monotonic() - killed <= 2.0
+    assert appliance.call("/readyz", base=appliance.ops)[0] == 503
+    appliance.wait_for("READY")
+    assert appliance.pid("decode") != before
+    assert appliance.chat("What is the capital of Italy?")["content"] == "The capital of Italy is Rome."
+
+
+def test_a_second_appliance_is_refused_before_it_loads(appliance: Appliance) -> None:
+    other = dict(appliance.environ, DSV4_RUN_DIR=str(appliance.root / "other"))
+    done = subprocess.run([sys.executable, "-m", "dsv4_pd", "demo"], env=other, capture_output=True, text=True,
+                          timeout=30, check=False)  # fmt: skip
+    assert done.returncode == 75
+    assert "DSV4_PORT" in done.stderr and str(appliance.ports["DSV4_PORT"]) in done.stderr
+
+
+def test_zz_ctrl_c_leaves_nothing_behind(appliance: Appliance) -> None:
+    shm = set(os.listdir("/dev/shm"))
+    assert appliance.stop(signal.SIGINT) == 0
+    assert appliance.leftovers() == []
+    assert set(os.listdir("/dev/shm")) <= shm
+    run = appliance.root / "run"
+    assert {path.name for path in run.iterdir()} <= {"lock", "log", "plugins", "tmp"}
+    assert not any((run / "tmp").iterdir())
+    assert "exit 0" in Path(appliance.log).read_text().splitlines()[-1]
