@@ -1,4 +1,4 @@
-"""What the README promises, on the real pair: `dsv4-pd demo`, requests through the router, a killed half, a clean end."""
+"""What the README promises, on the real pair: requests through the router, a killed half, a clean end."""
 
 from __future__ import annotations
 
@@ -134,10 +134,10 @@ def test_a_second_appliance_is_refused_before_it_loads(appliance: Appliance) -> 
 
 
 def test_zz_ctrl_c_leaves_nothing_behind(appliance: Appliance) -> None:
-    shm = set(os.listdir("/dev/shm"))
+    shm = set(Path("/dev/shm").iterdir())
     assert appliance.stop(signal.SIGINT) == 0
     assert appliance.leftovers() == []
-    assert set(os.listdir("/dev/shm")) <= shm
+    assert set(Path("/dev/shm").iterdir()) <= shm
     run = appliance.root / "run"
     assert {path.name for path in run.iterdir()} <= {"lock", "log", "plugins", "tmp"}
     assert not any((run / "tmp").iterdir())
