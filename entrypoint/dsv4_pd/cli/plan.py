@@ -11,6 +11,7 @@ import click
 from dsv4_pd import boot
 from dsv4_pd.boot import Plan
 from dsv4_pd.host import capture
+from dsv4_pd.host.parse import format_cpu_list
 from dsv4_pd.redact import Redactor
 from dsv4_pd.settings import SECRETS, env_name
 
@@ -108,7 +109,7 @@ def _table(plan: Plan) -> list[str]:
     """Role → GPU → UUID → bus → NUMA → CPUs."""
     rows = [("role", "GPU", "UUID", "bus", "NUMA", "CPUs")]
     for role in plan.placement.roles:
-        cpus = ranges(role.cpus) or "all"
+        cpus = format_cpu_list(role.cpus) or "all"
         node = ",".join(map(str, role.numa_nodes)) or "-"
         gpus = [(str(g.index), g.uuid, g.pci_bus_id) for g in role.gpus] or [("-", "(CPU)", "-")]
         rows += [(role.role, *gpu, node, cpus) for gpu in gpus]
@@ -117,16 +118,3 @@ def _table(plan: Plan) -> list[str]:
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
 
-
-def ranges(numbers: frozenset[int]) -> str:
-    """
-    >>> ranges(frozenset({0, 1, 2, 8}))
-    '0-2,8'
-    """
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
