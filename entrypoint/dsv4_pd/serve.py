@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 
 from dsv4_pd import boot, checks, folders
 from dsv4_pd.boot import Plan
 from dsv4_pd.console.base import Console
 from dsv4_pd.console.choose import choose
+from dsv4_pd.errors import ApplianceError
 from dsv4_pd.supervision import sweep
 from dsv4_pd.supervision.daemon import Supervisord, Verdict, read_verdict
 
@@ -27,7 +29,6 @@ def run() -> int:
         checks.refuse(plan)
         boot.clean(plan.paths)
         boot.write(plan.files)
-        checks.prove_link(plan)
         with choose(plan) as console:
             return Foreground(plan, console).run()
 
@@ -43,19 +44,39 @@ class Foreground:
         self._asked = False
         self._deadline = float("inf")
         self._deaths: list[float] = []
+        # Beside the servers' load, which takes longer; a link that corrupts ends the start before READY.
+        self._helpers = ThreadPoolExecutor(1, "link test")
+        self._link: Future[str] | None = None
 
     def run(self) -> int:
         """Until the verdict is in and nothing of ours is left."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         self._daemon.start()
+        self._link = self._helpers.submit(checks.prove_link, self._plan)
         while True:
             self._console.tick()
+            if verdict := self._link_result():
+                return self._finish(verdict)
             if self._daemon.poll() is not None and (verdict := self._ended()):
                 return self._finish(verdict)
             if self._signals and (verdict := self._stop()):
                 return self._finish(verdict)
             time.sleep(_TICK_S)
+
+    def _link_result(self) -> Verdict | None:
+        """Say once how the link test went; the end, when the link corrupts."""
+        if self._link is None or not self._link.done():
+            return None
+        link, self._link = self._link, None
+        error = link.exception()
+        if isinstance(error, ApplianceError):
+            return Verdict(error.exit_code, str(error))
+        if error:
+            raise error
+        if link.result():
+            self._console.say(link.result())
+        return None
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
@@ -93,6 +114,7 @@ class Foreground:
     def _finish(self, verdict: Verdict) -> int:
         self._console.tick()
         self._daemon.end_hard()
+        self._helpers.shutdown()  # its processes carry the run's mark and are gone by now
         boot.clean(self._plan.paths)
         self._console.verdict(verdict)
         return verdict.code

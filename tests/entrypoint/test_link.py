@@ -76,8 +76,8 @@ def test_single_server_has_no_link() -> None:
 
 
 def test_interpreter_without_nixl_is_a_named_failure(tmp_path: Path) -> None:
-    with pytest.raises(HardwareError, match=r"KV link: found .*NIXL is not installed"):
-        run.prove(Path(sys.executable), pair_placement(), programs(), OUR_ENV, tmp_path / "link.json")
+    report = run.prove(Path(sys.executable), pair_placement(), programs(), OUR_ENV, tmp_path / "link.json")
+    assert report is not None and "NIXL is not installed" in report.text()
     assert json.loads((tmp_path / "link.json").read_text())["ok"] is False
 
 
@@ -93,6 +93,14 @@ def test_a_copy_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(run, "_SIZES", {"cpu": (1024, 1, 0.5)})
     report = run.measure(Path(sys.executable), pair_placement(), programs(), OUR_ENV)
     assert report is not None and "no result within" in (report.error or "")
+
+
+def test_only_corruption_ends_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corrupt = LinkReport("cpu", 8, (Pair(0, 1.0, "cma/memory", 3),))
+    monkeypatch.setattr(run, "measure", lambda *args: corrupt)
+    with pytest.raises(HardwareError, match="bytes arrived wrong on rank 0"):
+        run.prove(Path(sys.executable), pair_placement(), programs(), OUR_ENV, tmp_path / "link.json")
+    assert json.loads((tmp_path / "link.json").read_text())["ok"] is False
 
 
 @pytest.mark.engine

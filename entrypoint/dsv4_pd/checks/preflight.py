@@ -11,6 +11,7 @@ from dsv4_pd.errors import ApplianceError, HardwareError, Problem, SettingsError
 from dsv4_pd.host import numa
 from dsv4_pd.host.machine import Live
 from dsv4_pd.host.parse import status_list
+from dsv4_pd.supervision.daemon import child_environment
 
 if TYPE_CHECKING:
     from dsv4_pd.boot import Plan
@@ -45,15 +46,17 @@ def refuse(plan: Plan) -> None:
     raise_failures(found)
 
 
-def prove_link(plan: Plan) -> None:
-    """Move bytes from prefill to decode as the servers will, and leave the result beside the health file.
+def prove_link(plan: Plan) -> str:
+    """Move bytes from prefill to decode as the servers will; the line that says how it went, if there is a link.
 
     Raises:
-        HardwareError: the bytes arrived wrong, or not at all.
+        HardwareError: the bytes arrived wrong.
     """
     from dsv4_pd.link.run import prove
 
-    prove(plan.settings.engine_python, plan.placement, plan.programs, os.environ, plan.paths.run / "link.json")
+    environ = child_environment(os.environ, plan.paths)
+    report = prove(plan.settings.engine_python, plan.placement, plan.programs, environ, plan.paths.run / "link.json")
+    return f"KV link: {report.text()}" if report else ""
 
 
 def raise_failures(findings: tuple[tuple[Check, Finding], ...]) -> None:

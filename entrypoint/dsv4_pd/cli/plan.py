@@ -117,4 +117,3 @@ def _table(plan: Plan) -> list[str]:
     return [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-

@@ -38,7 +38,7 @@ class LinkReport:
     @property
     def over_tcp(self) -> bool:
         """Whether any pair went over TCP."""
-        return any((pair.transport or "").startswith("tcp") for pair in self.pairs)
+        return any("tcp/" in (pair.transport or "") for pair in self.pairs)  # "52% on tcp/lo and 48% on tcp/eth0" too
 
     @property
     def slowest(self) -> float | None:
