@@ -126,6 +126,7 @@ FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
 }
 # Facts that no check judges, and why.
 UNJUDGED = {
+    "cpu_model": "a name",
     "limits": "its fields are",
     "software": "its fields are",
     "virtual_machine": "only explains others",
@@ -226,7 +227,7 @@ def test_every_fact_is_broken_or_excused(kind: type[Any], prefix: str) -> None:
 def test_every_check_is_provoked() -> None:
     """A check that nothing here can turn away from ok would be one that can't fail."""
     provoked = {check for _, check in [*FACTS.values(), *ENVIRONMENT.values(), *AROUND.values()]}
-    alone = {"gpu-memory", "all-reduce"}  # provoked below
+    alone = {"gpu-memory", "memory-fit", "all-reduce"}  # provoked below
     assert {check.name for check in CHECKS} - provoked == alone
 
 
@@ -235,6 +236,12 @@ def test_named_small_card_is_seen_by_the_memory_check() -> None:
     bad = situation(facts, prefill_gpus=("0", "1", "2", "3"))
     assert isinstance(bad.refusal, HardwareError)
     assert verdicts(bad)["gpu-memory"].verdict is Verdict.FAIL
+
+
+def test_settings_that_cannot_fit_are_refused() -> None:
+    found = verdicts(situation(decode_mem_fraction=0.42))["memory-fit"]
+    assert found.verdict is Verdict.FAIL and "DSV4_DECODE_MEM_FRACTION" in found.read
+    assert "KV for" in verdicts(situation())["memory-fit"].read
 
 
 def test_all_reduce_says_which_one() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dsv4_pd import boot
+from dsv4_pd import boot, memory_plan, model_files
 from dsv4_pd.boot import Plan
 from dsv4_pd.host import capture
 from dsv4_pd.host.parse import format_cpu_list
+from dsv4_pd.memory_model import Estimate
 from dsv4_pd.redact import Redactor
 from dsv4_pd.settings import SECRETS, env_name
 
@@ -39,6 +41,7 @@ def as_dict(plan: Plan) -> dict[str, Any]:
         "settings": _settings(plan),
         "facts": json.loads(capture.to_json(plan.facts)),
         "placement": _placement(plan),
+        "memory": memory_values(plan),
         "programs": [_program(program) for program in plan.programs],
         "files": {str(file.path): redact.line(file.text) for file in plan.files},
     }
@@ -97,12 +100,41 @@ def as_text(plan: Plan) -> str:
     parts += [f"  {name} = {value}" for name, value in data["settings"].items() if value not in (None, "", [])]
     parts += ["", "placement", *_table(plan)]
     parts += [f"  warning: {text}" for text in plan.placement.warnings]
+    parts += _memory_lines(plan)
     for program in plan.programs:
         parts += ["", f"program {program.name}", "  " + " ".join(program.argv)]
         parts += [f"  {key}={value}" for key, value in program.env]
     for path, text in data["files"].items():
         parts += ["", f"file {path}", *("  " + line for line in text.splitlines())]
     return "\n".join(parts)
+
+
+def _memory_lines(plan: Plan) -> list[str]:
+    """The memory model's sum a role; it needs the model's shape, not a GPU."""
+    cards = _estimates(plan)
+    return ["", "memory (computed, not measured)", *("  " + line for line in memory_plan.table(cards))] if cards else []
+
+
+def memory_values(plan: Plan) -> list[dict[str, Any]]:
+    """The same as values, in bytes and tokens."""
+    return [
+        {
+            "role": card.load.role,
+            "weights": round(card.weights),
+            "kv": round(card.kv),
+            "runtime": round(card.runtime),
+            "headroom": round(card.headroom),
+            "used": round(card.used),
+            "kv_tokens": card.tokens,
+        }
+        for card in _estimates(plan)
+    ]
+
+
+def _estimates(plan: Plan) -> tuple[Estimate, ...]:
+    found = model_files.look(plan.settings.model, plan.settings.model_revision, os.environ)
+    shape = memory_plan.read_shape(found.path, found.total_bytes)
+    return memory_plan.estimates(plan.settings, plan.placement, shape) if shape else ()
 
 
 def _table(plan: Plan) -> list[str]:
