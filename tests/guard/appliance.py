@@ -30,7 +30,7 @@ QUICK = Limits(
     restart_window=60,
     drain_timeout=5,
     link_timeout=2,
-    router_timeout=2,
+    router_timeout=6,
     plugin_timeout=3,
     proof_timeout=20,
     gpu_wait=2,
@@ -96,6 +96,7 @@ class Appliance:
             supervisor_log=str(logs / "supervisord.log"),
             limits=limits,
             canary_interval=2.0,
+            metrics_interval=0.5,
             health_interval=1.0,
         )
 
@@ -164,7 +165,7 @@ stdout_logfile_backups=1
             self.history.append((time.monotonic(), name))
         return name
 
-    def wait(self, what: Callable[[], Any], seconds: float = 15.0) -> float:
+    def wait(self, what: Callable[[], Any], seconds: float = 60.0) -> float:
         """Seconds until `what()` is true."""
         begun = time.monotonic()
         while time.monotonic() - begun < seconds:
@@ -173,10 +174,10 @@ stdout_logfile_backups=1
             time.sleep(0.02)
         raise AssertionError(f"not within {seconds} s; {self.story()}")
 
-    def wait_state(self, *names: str, seconds: float = 15.0) -> float:
+    def wait_state(self, *names: str, seconds: float = 60.0) -> float:
         return self.wait(lambda: self.state() in names, seconds)
 
-    def wait_end(self, seconds: float = 15.0) -> dict[str, Any]:
+    def wait_end(self, seconds: float = 60.0) -> dict[str, Any]:
         """The verdict, once supervisord has ended."""
         assert self.process is not None
         self.wait(lambda: self.process.poll() is not None, seconds)
@@ -187,7 +188,7 @@ stdout_logfile_backups=1
 
     def pid(self, name: str) -> int:
         if name == "guard":
-            return next(iter(tree.owned(self.config.socket, "guard")))
+            return next(iter(tree.owned(self.config.socket, "guard")), 0)
         return self.health()["roles"][name]["pid"]
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:

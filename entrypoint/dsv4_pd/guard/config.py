@@ -56,6 +56,7 @@ class GuardConfig:
     limits: Limits = dataclasses.field(default_factory=Limits)
     canary_interval: float = 30.0
     health_interval: float = 15.0
+    metrics_interval: float = 2.0
     probe_interval: float = 0.25
 
     def to_json(self) -> str:

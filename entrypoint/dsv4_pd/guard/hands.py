@@ -17,7 +17,7 @@ from dsv4_pd.guard import tree
 from dsv4_pd.guard.config import GuardConfig
 from dsv4_pd.guard.probes import Probes
 from dsv4_pd.guard.states import Act, Action
-from dsv4_pd.guard.supervisor import Supervisor
+from dsv4_pd.guard.supervisor import IDLE, Supervisor
 from dsv4_pd.guard.world import World
 
 log = logging.getLogger("guard")
@@ -55,6 +55,8 @@ class Hands:
 
     async def _start(self, name: str) -> None:
         leftovers = await asyncio.to_thread(tree.owned, self._config.socket, name)
+        if (await self._supervisor.process(name)).state not in IDLE:
+            return  # it runs already, and what was found is itself
         if leftovers:
             log.info("%s: ending %d process(es) that the last run left behind", name, len(leftovers))
             tree.kill(leftovers)

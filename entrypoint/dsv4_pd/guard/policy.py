@@ -27,6 +27,7 @@ from dsv4_pd.guard.states import (
 )
 
 CANARY_STRIKES = 2  # one failure may be the tail of an incident that is already over
+SAME_INCIDENT = 2.0  # supervisord looks once a second, so what died together is heard of one after the other
 FAILED_DRAIN = 2.0  # a failed pair can't finish what is in flight
 
 
@@ -115,13 +116,8 @@ def _close(state: State, seen: Observation, name: StateName, verdict: Verdict) -
 
 def _incident(state: State, seen: Observation, limits: Limits) -> _Incident | None:
     """The first failure that nothing was done about yet: deaths, then fatal lines, then stalls, then the path."""
-    handled = dict(state.deaths)
-    dead = [
-        role
-        for role in seen.roles
-        if role.deaths > handled.get(role.name, 0) and (role.name, handled.get(role.name, 0)) not in state.condemned
-    ]
-    if dead:
+    dead = _unhandled_deaths(state, seen)
+    if dead and not _same_incident(state, seen, dead):
         return _Incident(tuple(role.name for role in dead), "; ".join(f"{role.name} {role.exit}" for role in dead))
     live = [role for role in seen.servers if role.up and (role.name, role.deaths) not in state.condemned]
     for role in live:
@@ -134,6 +130,21 @@ def _incident(state: State, seen: Observation, limits: Limits) -> _Incident | No
             idle = f"no progress for {limits.stall_timeout:.0f} s (DSV4_STALL_TIMEOUT)"
             return _Incident((role.name,), f"{role.name}: {idle}, last seen in {role.detail or role.phase}")
     return _broken_path(state, seen, limits) if not state.condemned else None
+
+
+def _unhandled_deaths(state: State, seen: Observation) -> list[RoleView]:
+    handled = dict(state.deaths)
+    return [
+        role
+        for role in seen.roles
+        if role.deaths > handled.get(role.name, 0) and (role.name, handled.get(role.name, 0)) not in state.condemned
+    ]
+
+
+def _same_incident(state: State, seen: Observation, dead: list[RoleView]) -> bool:
+    """Whether these were running when the last restart was charged, a moment ago: what kills two is paid once."""
+    last = state.charges[-1] if state.charges else float("-inf")
+    return seen.now - last < SAME_INCIDENT and all(role.started < last for role in dead)
 
 
 def _broken_path(state: State, seen: Observation, limits: Limits) -> _Incident | None:
@@ -168,7 +179,7 @@ def _charge(state: State, seen: Observation, limits: Limits, incident: _Incident
     charges = (*(at for at in state.charges if now - at < limits.restart_window), now)
     failures = state.failures + 1
     if len(charges) > limits.restart_limit or failures > limits.restart_limit:
-        spent = f"{incident.cause}; {limits.restart_limit} restarts did not help (DSV4_RESTART_LIMIT)"
+        spent = f"{incident.cause}; {limits.restart_limit} restart(s) did not help (DSV4_RESTART_LIMIT)"
         return _close(state, seen, StateName.FAILED, Verdict(incident.exit_code, spent, incident.names[0]))
     condemned = {(role.name, role.deaths) for role in seen.roles if role.name in incident.names and role.up}
     recovering = state.name is StateName.RECOVERING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +25,9 @@ def write_json(path: Path, data: dict[str, Any]) -> str | None:
 
 def _overwrite(path: Path, text: bytes) -> str | None:
     """The old file's pages are ours already, so this works where no new page can be had."""
+    with contextlib.suppress(OSError):
+        path.with_suffix(".new").unlink()
     try:
-        path.with_suffix(".new").unlink(missing_ok=True)
         with path.open("r+b") as file:
             file.write(text)
             file.truncate()

@@ -43,6 +43,8 @@ class Watch:
         self.phase_times: dict[str, float] = {}
         self.ready_at: float | None = None
         self.counter: float | None = None
+        self._sampled = now
+        self._moves: deque[float] = deque(maxlen=100)
         self._work: tuple[frozenset[int], int] | None = None
 
     @property
@@ -60,13 +62,16 @@ class Watch:
         elif self.alive:
             self._end(how)
 
-    def on_poll(self, process: Process, asked: float, now: float) -> None:
-        """What supervisord says when asked: mends the record where an event was missed."""
-        if asked < self._changed:
-            return  # older than the last event
-        if self.alive and self.pid and process.pid not in (0, self.pid):
+    def on_replaced(self) -> None:
+        """Its process ended and another began, and neither was seen."""
+        if self.alive:
             self._end("ended unseen")
-        self.on_event(process.state, now, process.pid, "ended unseen")
+
+    def differs(self, process: Process, asked: float) -> bool:
+        """Whether supervisord's answer to a question asked then shows that an event was missed."""
+        if asked < self._changed:
+            return False  # older than the last event
+        return process.state != self._process_state or (process.state in UP and process.pid != self.pid)
 
     def _begin(self, now: float) -> None:
         self._reset(now)
@@ -76,6 +81,7 @@ class Watch:
         self.deaths += 1
         self.exit = how or "ended"
         self.alive, self.pid, self.phase, self.ready = False, 0, Phase.DOWN, Answer.NO
+        self.detail, self.percent = "", None
 
     def on_gone(self, pid: int) -> None:
         """The kernel says that the process has ended; supervisord will say how."""
@@ -118,13 +124,16 @@ class Watch:
         if answer is Answer.YES:
             self.progress = now
 
-    def on_counter(self, value: float, now: float) -> bool:
-        """Its token counter; whether it moved."""
-        moved = self.counter is not None and value != self.counter
-        self.counter = value
-        if moved:
+    def on_counter(self, value: float, now: float) -> None:
+        """Its token counter. A change that lies wholly between two of our samples is remembered by the first one."""
+        if self.counter is not None and value != self.counter:
             self.progress = now
-        return moved
+            self._moves.append(self._sampled)
+        self.counter, self._sampled = value, now
+
+    def moves_since(self, when: float) -> int:
+        """In how many intervals between samples that began after `when` tokens were computed."""
+        return sum(began >= when for began in self._moves)
 
     def on_work(self, work: tuple[frozenset[int], int], now: float) -> None:
         """Who is in its process tree and what it has read: a change is progress while it loads."""

@@ -6,7 +6,9 @@ import asyncio
 import os
 import re
 import time
+import xmlrpc.client
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from dsv4_pd.guard.supervisor import UP, Supervisor
 from dsv4_pd.guard.watch import Watch
 
 TOKENS = "sglang:realtime_tokens_total"  # moves with every batch, also in the middle of a long prefill
+UNREACHABLE = (OSError, aiohttp.ClientError, TimeoutError, xmlrpc.client.Fault)
 REQUESTS = "sglang:num_requests_total"
 CAPACITY = "sglang:max_total_num_tokens"
 _EXITED = re.compile(r"(?:exited|gave up|spawn\w*): (\S+) \((.+?)(?:; (?:not )?expected)?\)")
@@ -50,6 +53,7 @@ class World:
         self.hurry = False
         self.fault: Verdict | None = None
         self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._order = asyncio.Lock()  # one change at a time, in order
         self._followers: dict[str, Follower] = {}
         self._requests_at_proof: float | None = None
         self._own_requests = 0
@@ -88,7 +92,7 @@ class World:
         for server in self.config.servers:
             found += [
                 self._every(quick, self._probe_ready, server),
-                self._every(5.0, self._metrics, server),
+                self._every(self.config.metrics_interval, self._metrics, server),
                 self._every(self.config.health_interval, self._probe_health, server),
             ]
             if server.bootstrap_url:
@@ -109,30 +113,37 @@ class World:
     async def _take_events(self) -> None:
         while True:
             event = await self._events.get()
-            watch = self.watch(event.name)
-            if watch is None:
-                continue
-            pid, how = event.pid if event.state in UP else 0, ""
-            try:
-                if event.state == "STARTING":
-                    pid = (await self.supervisor.process(event.name)).pid
-                elif event.state not in UP and watch.alive:
-                    how = await self._how(event.name)
-            except (OSError, aiohttp.ClientError, TimeoutError):
-                how = "ended (supervisord does not answer)"
-            self._change(watch, partial(watch.on_event, event.state, time.monotonic(), pid, how))
+            async with self._order:
+                await self._take(event)
+
+    async def _take(self, event: Event) -> None:
+        watch = self.watch(event.name)
+        if watch is None:
+            return
+        pid, how = event.pid if event.state in UP else 0, ""
+        try:
+            if event.state == "STARTING":
+                pid = (await self.supervisor.process(event.name)).pid
+            elif event.state not in UP and watch.alive:
+                how = await self._how(event.name)
+        except UNREACHABLE:
+            how = "ended (supervisord does not answer)"
+        self._change(watch, partial(watch.on_event, event.state, time.monotonic(), pid, how))
 
     async def poll(self) -> None:
         """Compare with supervisord's own list, in case an event was missed."""
         asked = time.monotonic()
         try:
             processes = await self.supervisor.processes()
-        except (OSError, aiohttp.ClientError, TimeoutError):
+        except UNREACHABLE:
             return  # the event pipe tells whether supervisord is gone
-        for process in processes:
-            watch = self.watch(process.name)
-            if watch and self._events.empty():
-                self._change(watch, partial(watch.on_poll, process, asked, time.monotonic()))
+        async with self._order:
+            for process in processes:
+                watch = self.watch(process.name)
+                if watch and watch.differs(process, asked):
+                    if watch.pid and process.pid and process.pid != watch.pid:
+                        self._change(watch, watch.on_replaced)
+                    await self._take(Event(process.name, process.state, process.pid))
 
     def _change(self, watch: Watch, change: Callable[[], None]) -> None:
         deaths, pid = watch.deaths, watch.pid
@@ -249,13 +260,12 @@ class World:
         if not all(ends) or view.bootstrap is not Answer.YES or not self._canary_due(view):
             return
         deaths = [role.deaths for role in view.roles]
-        tokens = self._counters()
         self._own_requests += 1
         result = await canary.fly(self.config, self.probes)
         if deaths != [role.deaths for role in self.observe().roles]:
             return  # it flew over a pair that is no more
         self.canary_result = result
-        self._land(result, moved=self._counters() != tokens)
+        self._land(result)
         self.wake()
 
     def _canary_due(self, view: Observation) -> bool:
@@ -264,15 +274,16 @@ class World:
             return True
         return self.canary.proved is None or view.now - self.canary.proved >= self.config.canary_interval
 
-    def _land(self, result: canary.Result, *, moved: bool) -> None:
-        now = time.monotonic()
+    def _land(self, result: canary.Result) -> None:
         if result.passed:
-            self.canary = CanaryView(result.sent, now)
-        elif not result.queued and not (moved and result.seconds > self.config.limits.link_timeout):
-            self.canary = CanaryView(self.canary.sent, self.canary.proved, self.canary.failures + 1, result.failure)
+            self.canary = CanaryView(result.sent, time.monotonic())
+        elif not result.queued and not self._busy_since(result.sent):
+            self.canary = replace(self.canary, failures=self.canary.failures + 1, failure=result.failure)
 
-    def _counters(self) -> list[float | None]:
-        return [watch.counter for watch in self.servers.values()]
+    def _busy_since(self, sent: float) -> bool:
+        """Whether others' requests were computed all the while; the canary alone moves prefill's counter once."""
+        first, *rest = (watch.moves_since(sent) for watch in self.servers.values())
+        return first >= 2 or any(rest)
 
     # --- slow facts ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,129 @@
+"""A simulated world for `next_state`: roles that start, become ready, die, hang; a clock; a canary; no sleeping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from dsv4_pd.guard import policy
+from dsv4_pd.guard.states import (
+    Act,
+    Action,
+    Answer,
+    CanaryView,
+    Limits,
+    Observation,
+    RoleView,
+    State,
+    Verdict,
+    initial,
+)
+
+TICK = 0.25
+LIMITS = Limits()
+
+
+@dataclass
+class Role:
+    """One simulated program. `load_s`: from start to ready; `life_s`: from start to death; None: never."""
+
+    name: str
+    load_s: float | None = 20.0
+    life_s: float | None = None
+    up: bool = False
+    started: float = 0.0
+    deaths: int = 0
+    view: RoleView | None = None
+    forced: dict[str, object] = field(default_factory=dict)  # fields of the view that a test sets
+    progressing: bool = True
+    progress: float = 0.0
+
+    def observe(self, now: float) -> RoleView:
+        ready = self.up and self.load_s is not None and now - self.started >= self.load_s
+        self.progress = now if self.progressing else self.progress
+        view = RoleView(
+            self.name,
+            up=self.up,
+            idle=not self.up,
+            ready=Answer.YES if ready else Answer.NO,
+            deaths=self.deaths,
+            started=self.started,
+            progress=self.progress,
+            exit="exited with code 3",
+        )
+        return replace(view, **self.forced)  # type: ignore[arg-type]
+
+
+class Simulation:
+    """Runs policy over simulated programs; `history` lists the states in order."""
+
+    def __init__(self, limits: Limits = LIMITS, safe: str | None = None) -> None:
+        self.limits, self.now = limits, 1000.0
+        self.prefill, self.decode, self.router = Role("prefill"), Role("decode"), Role("router", load_s=1.0)
+        self.state: State = initial(self.now, safe)
+        self.canary = CanaryView()
+        self.link = True  # whether a canary comes through
+        self.canary_due = 0.0
+        self.observation: dict[str, object] = {}
+        self.actions: tuple[Action, ...] = ()
+        self.starts: list[tuple[float, str]] = []
+        self.registered = self.shut = False
+        self.history = [self.state.name]
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return self.prefill, self.decode, self.router
+
+    def observe(self) -> Observation:
+        views = [role.observe(self.now) for role in self.roles]
+        seen = Observation(self.now, (views[0], views[1]), views[2], canary=self.canary)
+        return replace(seen, **self.observation)  # type: ignore[arg-type]
+
+    def step(self) -> None:
+        """One tick: programs age, the canary flies, policy decides, the world obeys."""
+        self.now += TICK
+        for role in self.roles:
+            if role.up and role.life_s is not None and self.now - role.started >= role.life_s:
+                self.die(role)
+        self.state, self.actions = policy.next_state(self.state, self.observe(), self.limits)
+        if self.state.name is not self.history[-1]:
+            self.history.append(self.state.name)
+        for action in self.actions:
+            self._obey(action)
+        self._fly(self.observe())
+
+    def _fly(self, seen: Observation) -> None:
+        ends = all(role.up and role.ready is Answer.YES for role in seen.roles) and seen.bootstrap is Answer.YES
+        if not ends or self.now < self.canary_due:
+            return
+        if self.link:
+            self.canary, self.canary_due = CanaryView(self.now, self.now), self.now + 30
+        else:
+            self.canary_due = self.now + self.limits.link_timeout + 5
+            self.canary = replace(self.canary, failures=self.canary.failures + 1, failure="link from prefill to decode")
+
+    def _obey(self, action: Action) -> None:
+        role = next((role for role in self.roles if role.name == action.name), None)
+        if action.act is Act.START and role and not role.up:
+            role.up, role.started, role.progress = True, self.now, self.now
+            self.starts.append((self.now, role.name))
+        elif action.act in (Act.KILL, Act.STOP_ROUTER) and role and role.up:
+            self.die(role)
+        elif action.act is Act.REGISTER:
+            self.registered = True
+        elif action.act is Act.SHUTDOWN:
+            self.shut = True
+
+    def die(self, role: Role) -> None:
+        role.up, role.deaths = False, role.deaths + 1
+        self.canary, self.canary_due = CanaryView(), 0.0
+
+    def run(self, seconds: float, *until: str) -> float:
+        """Let time pass, at most until one of the states; how long it took."""
+        begun = self.now
+        while self.now - begun < seconds and self.state.name not in until and not self.shut:
+            self.step()
+        return self.now - begun
+
+    def verdict(self) -> Verdict:
+        assert self.state.verdict is not None, self.state
+        return self.state.verdict

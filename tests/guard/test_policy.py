@@ -1,0 +1,444 @@
+"""`next_state` as tables: each fault, what it leads to, and within which bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from dsv4_pd.guard.states import (
+    CLOSING,
+    SERVING,
+    Act,
+    Answer,
+    CanaryView,
+    Complaint,
+    Limits,
+    Remedy,
+    StateName,
+    Verdict,
+)
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.guard.simulation import LIMITS, TICK, Simulation
+
+
+def ready(limits: Limits = LIMITS) -> Simulation:
+    world = Simulation(limits)
+    world.run(60, StateName.READY)
+    assert world.state.name is StateName.READY
+    return world
+
+
+# --- starting --------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_goes_through_its_states_in_order() -> None:
+    assert ready().history == ["BOOTING", "LOADING", "WARMING", "READY"]
+
+
+def test_ready_follows_the_last_condition_within_two_ticks() -> None:
+    world = Simulation()
+    world.decode.load_s = 47.0
+    assert world.run(100, StateName.READY) <= 47.0 + 3 * TICK
+
+
+def test_slower_than_any_timer_is_not_dead_while_it_progresses() -> None:
+    world = Simulation()
+    world.decode.load_s = LIMITS.start_timeout - 60
+    world.run(LIMITS.start_timeout, StateName.READY)
+    assert world.state.name is StateName.READY
+    assert len(world.starts) == 3
+
+
+Set = Callable[[Simulation], None]
+
+
+def _set(target: str, **values: object) -> Set:
+    def change(world: Simulation) -> None:
+        for name, value in values.items():
+            setattr(getattr(world, target) if target else world, name, value)
+
+    return change
+
+
+def _forced(target: str, **values: object) -> Set:
+    return lambda world: getattr(world, target).forced.update(values)
+
+
+def _seen(**values: object) -> Set:
+    return lambda world: world.observation.update(values)
+
+
+EXIT = Complaint(Remedy.EXIT, "no memory left for KV")
+NO_DRIVER = Complaint(Remedy.EXIT, "no NVIDIA driver", 70)
+
+# fault during the start → exit code, words of the cause, by when (seconds)
+NEVER_READY = [
+    ("never ready", _set("decode", load_s=None), 1, "DSV4_START_TIMEOUT", LIMITS.start_timeout + 1),
+    ("exits at once", _set("decode", life_s=0.1, load_s=None), 1, "3 restart(s) did not help", 30),
+    ("exits after a minute, each time", _set("decode", life_s=60.0), 1, "decode exited with code 3", 300),
+    ("exits after ten minutes, each time", _set("decode", life_s=590.0), 1, "did not help", 2600),
+    ("weights stop moving", _set("prefill", load_s=None, progressing=False), 1, "DSV4_STALL_TIMEOUT", 1300),
+    ("a fatal line that no restart helps", _forced("prefill", complaint=EXIT), 1, "prefill: no memory", 1),
+    ("no driver", _forced("prefill", complaint=NO_DRIVER), 70, "no NVIDIA driver", 1),
+    ("GPU lost", _seen(gpu_lost="GPU 0 is lost"), 70, "GPU 0 is lost", 1),
+    ("ops port taken", _seen(fault=Verdict(75, "port 8001")), 75, "port 8001", 1),
+    ("GPU memory held", _forced("decode", gpu_holder="GPU 1: 40 GB held by process 7"), 75, "process 7", 70),
+    ("the KV link is broken", _set("", link=False), 1, "canary: link from prefill to decode", 700),
+    ("bootstrap port not bound", _seen(bootstrap=Answer.NO), 1, "bootstrap port", 200),
+    ("router blind", _set("router", load_s=None), 1, "router: does not list", 200),
+    ("plugin not live", _seen(missing_proof=("dsv4-kernels in decode: no record",)), 1, "dsv4-kernels in decode", 100),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words", "bound"), [row[1:] for row in NEVER_READY], ids=[row[0] for row in NEVER_READY]
+)
+def test_a_start_that_fails_ends_with_one_cause(fault: Set, code: int, words: str, bound: float) -> None:
+    world = Simulation()
+    fault(world)
+    world.run(bound, StateName.FAILED)
+    assert world.state.name is StateName.FAILED
+    assert (world.verdict().code, words in world.verdict().cause) == (code, True), world.verdict()
+    world.run(10)
+    assert world.shut
+    assert not any(role.up for role in world.roles)
+
+
+def test_the_back_off_grows_and_the_first_restart_waits_for_nothing() -> None:
+    world = Simulation()
+    world.decode.life_s, world.decode.load_s = 0.1, None
+    world.run(60, StateName.FAILED)
+    at = [when for when, name in world.starts if name == "decode"]
+    gaps = [later - earlier for earlier, later in pairwise(at)]
+    assert len(gaps) == LIMITS.restart_limit
+    assert gaps[0] < 1 < 2 <= gaps[1] < 4 <= gaps[2] < 6
+
+
+def test_safe_starts_nothing_and_ends_what_runs() -> None:
+    world = Simulation(safe="3 starts in a row failed")
+    world.prefill.up = True
+    world.run(600)
+    assert world.state.name is StateName.SAFE
+    assert not world.starts
+    assert not world.prefill.up
+
+
+# --- recovery --------------------------------------------------------------------------------------------------------
+
+# what dies → who is started anew
+DEATHS = [
+    (("decode",), {"decode"}),
+    (("prefill",), {"prefill"}),
+    (("router",), {"router"}),
+    (("prefill", "decode"), {"prefill", "decode"}),
+    (("prefill", "decode", "router"), {"prefill", "decode", "router"}),
+]
+
+
+@pytest.mark.parametrize(("dead", "restarted"), DEATHS, ids=[" and ".join(row[0]) for row in DEATHS])
+def test_a_death_leaves_ready_at_once_and_heals(dead: tuple[str, ...], restarted: set[str]) -> None:
+    world = ready()
+    world.starts.clear()
+    for name in dead:
+        world.die(getattr(world, name))
+    world.step()
+    assert world.state.name is StateName.RECOVERING
+    took = world.run(100, StateName.READY)
+    assert world.state.name is StateName.READY
+    assert took <= 20 + 10
+    assert {name for _, name in world.starts} == restarted
+    assert len(world.state.charges) == 1, "one incident costs one restart, however many died"
+
+
+def test_what_died_together_is_charged_once_though_heard_of_apart() -> None:
+    world = ready()
+    world.die(world.decode)
+    world.run(1, "-")
+    world.die(world.prefill)
+    world.run(100, StateName.READY)
+    assert len(world.state.charges) == 1
+
+
+def test_one_dies_while_the_other_restarts() -> None:
+    world = ready()
+    world.die(world.decode)
+    world.run(5)
+    world.die(world.prefill)
+    assert world.run(100, StateName.READY) <= 30
+    assert len(world.state.charges) == 2
+
+
+def test_one_sided_first_then_the_pair_when_the_canary_fails() -> None:
+    world = ready()
+    world.starts.clear()
+    world.die(world.decode)
+    world.link = False
+    world.run(200, "-")
+    assert [name for _, name in world.starts][:3] == ["decode", "prefill", "decode"]
+    world.link = True
+    world.run(100, StateName.READY)
+    assert world.state.name is StateName.READY
+
+
+def test_only_the_sick_half_is_restarted_when_its_own_test_fails() -> None:
+    world = ready()
+    world.starts.clear()
+    world.link = False
+    world.canary_due = 0
+    world.decode.forced["health"] = Answer.NO
+    world.run(200, StateName.RECOVERING)
+    world.run(1, "-")
+    world.decode.forced.clear()
+    world.link = True
+    world.run(100, StateName.READY)
+    assert {name for _, name in world.starts} == {"decode"}
+
+
+def test_one_failed_canary_is_a_doubt_and_two_are_a_verdict() -> None:
+    world = ready()
+    world.observation["canary"] = replace(world.canary, failures=1, failure="decode: answered an error")
+    world.step()
+    assert world.state.name is StateName.DEGRADED
+    world.observation["canary"] = replace(world.canary, failures=2, failure="decode: answered an error")
+    world.step()
+    assert world.state.name is StateName.RECOVERING
+
+
+def test_the_router_is_restarted_when_its_view_stays_wrong_and_told_before() -> None:
+    world = ready()
+    world.starts.clear()
+    world.router.forced["ready"] = Answer.NO
+    world.run(LIMITS.router_timeout)
+    assert world.registered
+    assert not world.starts
+    world.run(2)
+    world.router.forced.clear()
+    world.run(10, StateName.READY)
+    assert [name for _, name in world.starts] == ["router"]
+    assert world.state.name is StateName.READY
+
+
+def test_silence_is_not_death() -> None:
+    """A busy server that answers nothing in time, but whose tokens move, is degraded and never restarted."""
+    world = ready()
+    world.starts.clear()
+    world.prefill.forced.update(ready=Answer.SILENT, health=Answer.SILENT)
+    world.run(1800)
+    assert world.state.name is StateName.DEGRADED
+    assert not world.starts
+
+
+def test_a_hung_scheduler_is_restarted_after_the_stall_timeout() -> None:
+    """/ready still says 200; tokens stand still and its own test generation fails."""
+    world = ready()
+    world.starts.clear()
+    world.decode.progressing = False
+    took = world.run(1000, StateName.RECOVERING)
+    assert LIMITS.stall_timeout - 5 <= took <= LIMITS.stall_timeout + 5
+    world.run(1)
+    assert [name for _, name in world.starts] == ["decode"]
+
+
+@pytest.mark.parametrize(
+    ("remedy", "restarted"), [(Remedy.RESTART_ROLE, {"decode"}), (Remedy.RESTART_PAIR, {"prefill", "decode"})]
+)
+def test_a_fatal_line_restarts_before_the_process_has_ended(remedy: Remedy, restarted: set[str]) -> None:
+    world = ready()
+    world.starts.clear()
+    world.decode.forced["complaint"] = Complaint(remedy, "its scheduler hit an exception")
+    world.step()
+    assert world.state.name is StateName.RECOVERING
+    world.step()
+    world.decode.forced.clear()
+    world.run(60, StateName.READY)
+    assert {name for _, name in world.starts} == restarted
+    assert len(world.state.charges) == 1
+
+
+def test_restarts_outside_the_window_are_forgiven() -> None:
+    world = ready()
+    for _ in range(8):
+        world.run(LIMITS.restart_window / LIMITS.restart_limit + 60, "-")
+        world.die(world.decode)
+        world.run(60, StateName.READY)
+        assert world.state.name is StateName.READY
+
+
+def test_a_proof_that_grows_old_is_a_doubt() -> None:
+    world = ready()
+    world.canary_due = world.now + 1e6
+    world.run(LIMITS.proof_timeout + 1)
+    assert world.state.name is StateName.DEGRADED
+
+
+# --- stopping --------------------------------------------------------------------------------------------------------
+
+MOMENTS: list[tuple[str, float]] = [("load", 5.0), ("ready", 60.0)]
+
+
+@pytest.mark.parametrize("seconds", [row[1] for row in MOMENTS], ids=[row[0] for row in MOMENTS])
+def test_a_stop_ends_clean_at_any_moment(seconds: float) -> None:
+    world = Simulation()
+    world.run(seconds)
+    world.observation["stop"] = "stopped on request"
+    acts: list[Act] = []
+    begun = world.now
+    while not world.shut:
+        world.step()
+        acts += [action.act for action in world.actions]
+    assert world.verdict().code == 0
+    assert world.now - begun < 8
+    assert acts.index(Act.STOP_ROUTER) < acts.index(Act.KILL) < acts.index(Act.SHUTDOWN)
+
+
+def test_a_stop_during_recovery() -> None:
+    world = ready()
+    world.die(world.decode)
+    world.run(3)
+    world.observation["stop"] = "stopped on request"
+    world.run(20)
+    assert world.shut
+    assert world.verdict().code == 0
+
+
+def test_the_drain_is_bounded_and_a_second_signal_ends_it() -> None:
+    for hurry, bound in ((False, LIMITS.drain_timeout + 7), (True, 6)):
+        world = ready()
+        world.observation.update(stop="stopped on request", hurry=hurry)
+        world.router.forced["up"] = True  # a request that never ends keeps it alive
+        assert world.run(100) <= bound
+        assert world.shut
+
+
+# --- any sequence at all ---------------------------------------------------------------------------------------------
+
+ANSWERS = st.sampled_from(list(Answer))
+ROLES = st.sampled_from(["prefill", "decode", "router"])
+SMALL = Limits(start_timeout=300, stall_timeout=60, restart_limit=3, restart_window=600, link_timeout=5)
+
+
+class AnySequence(RuleBasedStateMachine):
+    """Whatever is observed in whatever order: no false READY, no budget exceeded, and it always comes to an end."""
+
+    @initialize(safe=st.booleans())
+    def begin(self, safe: bool) -> None:
+        self.world = Simulation(SMALL, "asked" if safe else None)
+        self.decisions = 0
+
+    @rule(name=ROLES)
+    def dies(self, name: str) -> None:
+        role = getattr(self.world, name)
+        if role.up:
+            self.world.die(role)
+
+    @rule(name=ROLES, ready=ANSWERS, health=ANSWERS)
+    def answers(self, name: str, ready: Answer, health: Answer) -> None:
+        getattr(self.world, name).forced.update(ready=ready, health=health)
+
+    @rule(name=ROLES)
+    def is_itself_again(self, name: str) -> None:
+        getattr(self.world, name).forced.clear()
+        getattr(self.world, name).progressing = True
+
+    @rule(name=ROLES)
+    def stalls(self, name: str) -> None:
+        getattr(self.world, name).progressing = False
+
+    @rule(name=ROLES, load=st.none() | st.floats(1, 400), life=st.none() | st.floats(0.1, 100))
+    def changes(self, name: str, load: float | None, life: float | None) -> None:
+        role = getattr(self.world, name)
+        role.load_s, role.life_s = load, life
+
+    @rule(name=st.sampled_from(["prefill", "decode"]), remedy=st.sampled_from(list(Remedy)))
+    def complains(self, name: str, remedy: Remedy) -> None:
+        getattr(self.world, name).forced["complaint"] = Complaint(remedy, "said so")
+
+    @rule(name=st.sampled_from(["prefill", "decode"]))
+    def finds_its_gpu_held(self, name: str) -> None:
+        getattr(self.world, name).forced["gpu_holder"] = "GPU 0: held by process 7"
+
+    @rule(bootstrap=ANSWERS, missing=st.sampled_from([(), ("dsv4-kernels in decode",)]))
+    def sees(self, bootstrap: Answer, missing: tuple[str, ...]) -> None:
+        self.world.observation.update(bootstrap=bootstrap, missing_proof=missing)
+
+    @rule(link=st.booleans())
+    def link(self, link: bool) -> None:
+        self.world.link = link
+
+    @rule(seconds=st.floats(0.2, 400))
+    def time_passes(self, seconds: float) -> None:
+        end = self.world.now + seconds
+        while self.world.now < end and not self.world.shut:
+            self.world.step()
+            self.check()
+
+    @precondition(lambda self: self.decisions > 20)
+    @rule()
+    def is_asked_to_stop(self) -> None:
+        self.world.observation["stop"] = "asked"
+
+    @invariant()
+    def counts(self) -> None:
+        self.decisions = getattr(self, "decisions", 0) + 1
+
+    def check(self) -> None:
+        """After each decision."""
+        world, state = self.world, self.world.state
+        recent = [at for at in state.charges if world.now - at < SMALL.restart_window]
+        assert len(recent) <= SMALL.restart_limit
+        assert state.failures <= SMALL.restart_limit
+        assert (state.verdict is not None) == (state.name in CLOSING)
+        if state.name is StateName.READY:
+            seen = world.observe()
+            newest = max(role.started for role in seen.roles)
+            assert all(role.up and role.ready is Answer.YES for role in seen.roles)
+            assert seen.bootstrap is Answer.YES
+            assert not seen.missing_proof
+            assert seen.canary.sent is not None
+            assert seen.canary.sent >= newest
+            assert not seen.canary.failures
+        if state.name in SERVING:
+            assert all(role.up for role in world.roles)
+        if state.name is StateName.SAFE:
+            assert not world.starts
+
+    def teardown(self) -> None:
+        """From anywhere: when the world stays as it is, the state settles within the bounds."""
+        if not hasattr(self, "world"):
+            return
+        bound = SMALL.start_timeout + (SMALL.restart_limit + 1) * SMALL.stall_timeout + 200
+        for _ in range(int(bound / TICK)):
+            if self.world.shut:
+                break
+            self.world.step()
+            self.check()
+        allowed = {StateName.READY, StateName.DEGRADED, StateName.SAFE} | CLOSING
+        living = any(role.life_s is not None for role in self.world.roles)  # may die again at any time
+        assert self.world.state.name in allowed or living, self.world.state
+        assert self.world.shut or self.world.state.name not in CLOSING
+
+
+AnySequence.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestAnySequence = AnySequence.TestCase
+
+
+def test_canary_view_of_an_old_pair_proves_nothing() -> None:
+    """The proof must be younger than the youngest program."""
+    world = ready()
+    sent = world.canary.sent
+    assert sent is not None
+    world.die(world.decode)
+    world.observation["canary"] = CanaryView(sent, world.now + 1e6)
+    world.run(200, "-")
+    assert StateName.READY not in world.history[world.history.index(StateName.RECOVERING) :]
