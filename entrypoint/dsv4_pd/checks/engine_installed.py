@@ -11,12 +11,12 @@ def _run(s: Situation) -> Finding:
     if not s.around.engine_python:
         return fail(
             f"DSV4_ENGINE_PYTHON: no interpreter with SGLang at {s.settings.engine_python}",
-            "make demo sets it up on this machine; the image carries it",
+            "run `make engine` (`make demo` does it too); the image carries it",
         )
     if not s.around.router_python:
         return fail(
             f"DSV4_ROUTER_PYTHON: no interpreter with the router at {router_python(s.settings)}",
-            "make demo sets it up on this machine; the image carries it",
+            "run `make engine` (`make demo` does it too); the image carries it",
         )
     return ok(f"{s.settings.engine_python}")
 

@@ -12,8 +12,15 @@ def _run(s: Situation) -> Finding:
         return warn(f"{s.settings.model} is not on this machine; serve would download it", "dsv4-pd download")
     if model.problems:
         more = f" and {len(model.problems) - 3} more" if len(model.problems) > 3 else ""
-        return fail(f"{model.path}: {'; '.join(model.problems[:3])}{more}", "dsv4-pd download mends it")
+        return fail(f"{model.path}: {'; '.join(model.problems[:3])}{more}", _remedy(s))
     return ok(f"{model.path}, complete" + (f", {gib(model.total_bytes)}" if model.total_bytes else ""))
+
+
+def _remedy(s: Situation) -> str:
+    """A name on the Hub can be downloaded anew; a folder is the operator's own copy."""
+    if s.settings.model == str(s.around.model.path):
+        return "copy the model there anew, mount what its links point to, or set DSV4_MODEL"
+    return "dsv4-pd download mends it"
 
 
 CHECK = Check(

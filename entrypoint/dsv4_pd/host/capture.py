@@ -132,10 +132,16 @@ def _scrub_file(path: str, text: str) -> str | None:
     return _SHORTENED[path](text) if path in _SHORTENED else text
 
 
+def _cpuinfo(text: str) -> str:
+    """The processor's name and whether it is a virtual one."""
+    name = re.search(r"^model name.*\n", text, re.MULTILINE)
+    return (name[0] if name else "") + f"flags\t\t: fpu{' hypervisor' if ' hypervisor' in text else ''}\n"
+
+
 _MASKED = r"\1REPLACED"
 _SHORTENED: dict[str, Callable[[str], str]] = {
     "/var/lib/dpkg/status": lambda text: "".join(m[0] + "\n" for m in _KEPT_PACKAGES.finditer(text)),
-    "/proc/cpuinfo": lambda text: "flags\t\t: fpu hypervisor\n" if " hypervisor" in text else "flags\t\t: fpu\n",
+    "/proc/cpuinfo": _cpuinfo,
     "/proc/1/environ": lambda text: "container=" if "container=" in text else "",
     "/proc/cmdline": lambda text: " ".join(word for word in text.split() if "iommu" in word) + "\n",
     "/etc/docker/daemon.json": lambda text: '{"runtimes": {"nvidia": {}}}' if '"nvidia"' in text else "{}",
