@@ -9,12 +9,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from dsv4_pd.checks import book
 from dsv4_pd.envdoc import env_example, env_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES: dict[str, Callable[[], str]] = {
     "docs/env.md": env_markdown,
     ".env.example": env_example,
+    "docs/troubleshooting.md": book.text,
 }
 
 

@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def offline(environ: Mapping[str, str]) -> str | None:
     return next((name for name in names if environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")), None)
 
 
-def look_up(api: Any, model: str, revision: str | None, cache: Path, matches: Callable[[str], bool]) -> Wanted:
+def look_up(api: Any, model: str, revision: str | None, cache: Path) -> Wanted:
     """Ask the Hub which files the revision has; count what the cache lacks.
 
     Raises:
@@ -53,7 +54,9 @@ def look_up(api: Any, model: str, revision: str | None, cache: Path, matches: Ca
         raise _wrong("HF_TOKEN", None, f"a token with the right to read {model}") from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise _wrong("DSV4_MODEL", model, "a model on the Hub that your token may read, or a folder") from error
-    files = tuple((f.rfilename, f.size or 0) for f in info.siblings or () if matches(f.rfilename))
+    files = tuple(
+        (f.rfilename, f.size or 0) for f in info.siblings or () if any(fnmatch(f.rfilename, p) for p in PATTERNS)
+    )
     folder = cache / ("models--" + model.replace("/", "--")) / "snapshots" / info.sha
     return Wanted(info.sha, files, sum(size for name, size in files if not _whole(folder / name, size)))
 
@@ -96,7 +99,6 @@ def fetch(model: str, revision: str | None, environ: Mapping[str, str], say: Cal
         TemporaryError: no room, or the Hub can't be reached.
     """
     import huggingface_hub
-    from huggingface_hub.utils import filter_repo_objects
 
     if switch := offline(environ):
         if (folder := find(model, revision, environ)) is not None:
@@ -104,36 +106,20 @@ def fetch(model: str, revision: str | None, environ: Mapping[str, str], say: Cal
         raise _wrong(switch, environ.get(switch), f"it unset: {model} is not in {hub_cache(environ)}")
     cache = hub_cache(environ)
 
-    def matches(name: str) -> bool:
-        return bool(list(filter_repo_objects([name], allow_patterns=list(PATTERNS))))
-
     try:
-        wanted = look_up(huggingface_hub.HfApi(), model, revision, cache, matches)
+        wanted = look_up(huggingface_hub.HfApi(), model, revision, cache)
         require_space(wanted, cache, _free(cache))
-        say(
-            f"{model} at {wanted.commit}: {wanted.missing_bytes / 1e9:.1f} GB of {_total(wanted) / 1e9:.1f} GB to fetch"
+        total = sum(size for _, size in wanted.files)
+        say(f"{model} at {wanted.commit}: {wanted.missing_bytes / 1e9:.1f} GB of {total / 1e9:.1f} GB to fetch")
+        # By the operator's own name for the revision: the cache then finds it by that name without the Hub.
+        done = huggingface_hub.snapshot_download(
+            model, revision=revision, cache_dir=cache, allow_patterns=list(PATTERNS)
         )
-        folder = Path(
-            huggingface_hub.snapshot_download(
-                model, revision=wanted.commit, cache_dir=cache, allow_patterns=list(PATTERNS)
-            )
-        )
-    except (OSError, *_network_errors()) as error:
-        raise TemporaryError(
-            [
-                Problem(
-                    "the Hub",
-                    str(error).splitlines()[0] if str(error) else type(error).__name__,
-                    "an answer",
-                    "check the network and proxies and run it again: it goes on where it stopped",
-                )
-            ]  # fmt: skip
-        ) from error
-    return verify(folder)
-
-
-def _total(wanted: Wanted) -> int:
-    return sum(size for _, size in wanted.files)
+    except _network_errors() as error:
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        remedy = "check the network and proxies and run it again: it goes on where it stopped"
+        raise TemporaryError([Problem("the Hub", words, "an answer", remedy)]) from error
+    return verify(Path(done))
 
 
 def _free(folder: Path) -> int | None:
@@ -145,7 +131,8 @@ def _free(folder: Path) -> int | None:
 def _network_errors() -> tuple[type[BaseException], ...]:
     from huggingface_hub import errors
 
-    return (errors.HfHubHTTPError, errors.LocalEntryNotFoundError)
+    # Its bases are the HTTP library's own error, whichever library this version uses, and OSError.
+    return (*errors.HfHubHTTPError.__bases__, errors.LocalEntryNotFoundError)
 
 
 def verify(folder: Path) -> Path:

@@ -17,6 +17,8 @@ COMMANDS = {
     "demo": ("dsv4_pd.cli.demo", "Run it with a tiny model on the CPU: the profile demo-cpu."),
     "plan": ("dsv4_pd.cli.plan", "Print what `serve` would do; start nothing."),
     "doctor": ("dsv4_pd.cli.doctor", "Say what is wrong with this machine and what mends it."),
+    "download": ("dsv4_pd.cli.download", "Fetch the model ahead of the first start, or check it."),
+    "support-bundle": ("dsv4_pd.cli.support_bundle", "Pack report, plan and logs, redacted."),
     "status": ("dsv4_pd.cli.status", "Show a running appliance."),
     "health": ("dsv4_pd.cli.health", "Exit 0 while the appliance serves, 1 otherwise."),
     "version": ("dsv4_pd.cli.version", "Print versions."),

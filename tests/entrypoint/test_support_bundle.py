@@ -1,0 +1,74 @@
+"""support-bundle: complete enough to help, with nothing in it that should not leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from dsv4_pd.support_bundle import environment, is_secret, secrets_of
+
+
+def bundle(tmp_path: Path, *words: str, **env: str) -> tuple[dict[str, str], Path]:
+    run, target = tmp_path / "run", tmp_path / "b.tar.gz"
+    (run / "log").mkdir(parents=True)
+    (run / "log" / "prefill.log").write_text(
+        "server_args=ServerArgs(api_key='sk-topsecret') token hf_abcdefghij0123456789\n"
+    )
+    (run / "health.json").write_text('{"state": "READY"}')
+    (run / "prefill.yaml").write_text("api-key: sk-topsecret\n")
+    environ = {
+        "PATH": os.environ["PATH"], "HOME": str(tmp_path), "DSV4_PROFILE": "demo-cpu", "DSV4_RUN_DIR": str(run),
+        "DSV4_STATE_DIR": str(tmp_path / "state"), "DSV4_API_KEY": "sk-topsecret", "HF_TOKEN": "plain-token-value",
+        "HTTPS_PROXY": "http://alice:pw123456@proxy:3128", **env,
+    }  # fmt: skip
+    command = [sys.executable, "-m", "dsv4_pd", "support-bundle", "-o", str(target), *words]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(target) as archive:
+        names = [member.name for member in archive.getmembers()]
+        texts = {n.removeprefix("b/"): (archive.extractfile(n) or sys.stdin.buffer).read().decode() for n in names}
+    return texts, target
+
+
+def test_bundle_helps(tmp_path: Path) -> None:
+    texts, target = bundle(tmp_path)
+    assert {"doctor.txt", "doctor.json", "plan.txt", "facts.json", "machine.json", "environment.txt", "version.txt",
+            "log/prefill.log", "health.json"} <= set(texts)  # fmt: skip
+    assert any(item["check"] == "ports" for item in json.loads(texts["doctor.json"]))
+    assert "program prefill" in texts["plan.txt"] and "READY" in texts["health.json"]
+    assert target.stat().st_mode & 0o077 == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.tar.gz", "run"]
+
+
+def test_nothing_secret_leaves(tmp_path: Path) -> None:
+    texts, _ = bundle(tmp_path)
+    everything = "".join(texts.values())
+    for word in ("topsecret", "plain-token-value", "hf_abcdefghij", "pw123456"):
+        assert word not in everything, word
+    assert "HF_TOKEN=(17 characters)" in texts["environment.txt"]
+    assert "prefill.yaml" not in texts
+
+
+def test_redaction_can_be_turned_off(tmp_path: Path) -> None:
+    texts, _ = bundle(tmp_path, "--no-redact")
+    assert "topsecret" in texts["log/prefill.log"]
+
+
+def test_existing_file_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "b.tar.gz").write_text("mine")
+    command = [sys.executable, "-m", "dsv4_pd", "support-bundle", "-o", str(tmp_path / "b.tar.gz")]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DSV4_PROFILE": "demo-cpu"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "exists" in done.stderr
+    assert (tmp_path / "b.tar.gz").read_text() == "mine"
+
+
+def test_secret_variables_are_known_by_name() -> None:
+    assert [is_secret(n) for n in ("AWS_SECRET_ACCESS_KEY", "DSV4_API_KEY", "HF_HOME", "NCCL_DEBUG")] == [
+        True, True, False, False]  # fmt: skip
+    assert secrets_of({"MY_PASSWORD": "hunter22", "X": "y"}, ["k", ""]) == ["k", "hunter22"]
+    assert environment({"UNRELATED": "1", "NCCL_DEBUG": "INFO"}) == "NCCL_DEBUG=INFO\n"
