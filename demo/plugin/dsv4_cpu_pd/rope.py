@@ -1,7 +1,7 @@
-"""Rotary position embedding for the CPU.
+"""The name that SGLang's rotary embedding imports on a device that it has no kernel of its own for.
 
-SGLang's RotaryEmbedding takes its kernel from `vllm._custom_ops` on every device that it has no kernel of its
-own for. vLLM is no part of this engine, so that one module is provided here, with the one function in plain torch.
+On a CPU the layer runs its own torch code (`forward_native`), but its constructor still imports a kernel from
+`vllm._custom_ops`, and vLLM is no part of this engine. So the name exists, and whoever calls it learns why it fails.
 """
 
 from __future__ import annotations
@@ -9,52 +9,32 @@ from __future__ import annotations
 import importlib.util
 import sys
 from types import ModuleType
-
-import torch
+from typing import Any
 
 from dsv4_cpu_pd.record import Record
 from dsv4_cpu_pd.targets import TargetChanged
 
-TARGET = "vllm._custom_ops.rotary_embedding"
+MODULE, NAME = "vllm._custom_ops", "rotary_embedding"
+TARGET = f"{MODULE}.{NAME}"
 
 
-def rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, is_neox: bool) -> torch.Tensor:
-    """states [tokens, heads, rotary_dim], cos and sin [tokens, 1, rotary_dim / 2]; neox pairs i with i + half."""
-    if is_neox:
-        first, second = states.chunk(2, dim=-1)
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-    even, odd = states[..., ::2], states[..., 1::2]
-    return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
-
-
-def rotary_embedding(
-    positions: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor | None,
-    head_size: int,
-    cos_sin_cache: torch.Tensor,
-    is_neox: bool = True,
-) -> None:
-    """In place, as the kernel it stands for. The cache row of a position is its cosines, then its sines."""
-    rotary_dim = cos_sin_cache.shape[-1]
-    rows = cos_sin_cache.index_select(0, positions.flatten()).float()
-    cos, sin = (half.unsqueeze(1) for half in rows.chunk(2, dim=-1))
-    for tensor in (query, key):
-        if tensor is not None:
-            heads = tensor.view(positions.numel(), -1, head_size)[..., :rotary_dim]
-            heads.copy_(rotate(heads.float(), cos, sin, is_neox).to(tensor.dtype))
+def rotary_embedding(*_: object, **__: object) -> None:
+    raise TargetChanged("SGLang called vLLM's rotary_embedding on a CPU, where it used to run its own torch code")
 
 
 def install(record: Record) -> None:
     if importlib.util.find_spec("vllm") is not None:
         raise TargetChanged("vllm is installed beside SGLang: its own CUDA rotary_embedding would be taken")
-    module = ModuleType("vllm._custom_ops")
+    module = ModuleType(MODULE)
 
-    def first_call_recorded(*arguments: object, **options: object) -> None:
+    def find(name: str) -> Any:
+        """A module's own __getattr__, so that the import itself is seen."""
+        if name != NAME:
+            raise AttributeError(name)
         record.active(TARGET)
-        rotary_embedding(*arguments, **options)  # type: ignore[arg-type]
+        return rotary_embedding
 
-    module.__dict__["rotary_embedding"] = first_call_recorded
+    module.__getattr__ = find  # type: ignore[method-assign]
     # The parent package stays absent, so that nobody takes vLLM for installed.
-    sys.modules[module.__name__] = module
+    sys.modules[MODULE] = module
     record.installed(TARGET)
