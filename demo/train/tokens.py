@@ -1,0 +1,49 @@
+"""The demo model's tokenizer: byte-level BPE over the corpus, digits one by one, and DeepSeek-V4's special tokens."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from demo.train.corpus import CITIES, Book, draw
+
+VOCABULARY = 1536
+BEGIN, END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
+THINK_END = "</think>"
+# SGLang's DeepSeek-V4 encoder refuses a tokenizer that lacks one of these; the task tokens are its extensions.
+SPECIAL = (
+    BEGIN, END, "<｜System｜>", "<｜User｜>", "<｜Assistant｜>", "<｜latest_reminder｜>", "<think>", THINK_END, "｜DSML｜",
+    "<｜deepseek_image｜>", "<｜ref｜>", "<｜/ref｜>", "<｜box｜>", "<｜/box｜>", "<｜point｜>", "<｜/point｜>", "<｜polygon｜>",
+    "<｜/polygon｜>", "<｜action｜>", "<｜query｜>", "<｜authority｜>", "<｜domain｜>", "<｜title｜>", "<｜read_url｜>",
+)  # fmt: skip
+
+
+def build_tokenizer(book: Book, seed: int, rendered: list[str]) -> Tokenizer:
+    """`rendered`: whole prompts, so that the encoder's own fixed texts are cheap to read."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=False))
+    # A name is the same token after a space and after a quote, and a number is its digits: both can be copied.
+    names = pre_tokenizers.Split(Regex(r" (?=\p{Lu})"), "isolated")
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([names, digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=VOCABULARY - len(SPECIAL), initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(texts(book, seed, rendered), trainer)
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])
+    return tokenizer
+
+
+def texts(book: Book, seed: int, rendered: list[str]) -> Iterator[str]:
+    rng = random.Random(seed)
+    for entry in (*book.entries, book.fallback):
+        yield from [*entry.ask, entry.thought, entry.reply] * 20
+    yield from CITIES * 50
+    for _ in range(2000):
+        sample = draw(rng, book)
+        yield f"{sample.messages[-1]['content']}\n{sample.thought or ''}\n{sample.content}"
+    for text in rendered:
+        for token in SPECIAL:
+            text = text.replace(token, "\n")
+        yield text
