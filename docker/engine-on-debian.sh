@@ -59,6 +59,8 @@ unpack_engine() {
 
 link_plugins() {
     local folder=${DOCKER_CONFIG:-$HOME/.docker}/cli-plugins plugin
+    # A client that the machine has already stays.
+    [[ -e /usr/local/bin/docker ]] || ln -s "$BIN/docker" /usr/local/bin/docker
     mkdir -p "$folder"
     for plugin in docker-compose docker-buildx; do ln -sf "$PLUGINS/$plugin" "$folder/$plugin"; done
 }

@@ -1,6 +1,6 @@
 """Make an engine layer smaller: delete what left-out.toml lists, strip symbol tables, compile the rest to bytecode.
 
-    python3 prune.py LAYER SITE_PACKAGES [--keep-all]
+    python3 prune.py LAYER SITE_PACKAGES listed|nothing
 
 Run inside the RUN step that installed the files, so that they never become part of a layer. Writes what it saved
 to SITE_PACKAGES/dsv4-left-out-LAYER.json.
@@ -41,11 +41,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make an engine layer smaller.")
     parser.add_argument("layer", choices=("cuda", "engine"))
     parser.add_argument("site", type=Path)
-    parser.add_argument("--keep-all", action="store_true", help="delete nothing that left-out.toml lists")
+    parser.add_argument("what", choices=("listed", "nothing"), help="delete what left-out.toml lists, or nothing")
     options = parser.parse_args()
     listed = tomllib.loads(LIST.read_text())
     entries = [entry for entry in listed["left_out"] if entry["layer"] == options.layer]
-    saved = [] if options.keep_all else [leave_out(entry, options.site) for entry in entries]
+    saved = [] if options.what == "nothing" else [leave_out(entry, options.site) for entry in entries]
     saved.append(strip_symbols(listed["strip"][options.layer], options.site))
     record = options.site / f"dsv4-left-out-{options.layer}.json"
     record.write_text(json.dumps([asdict(item) for item in saved], indent=1))

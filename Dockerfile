@@ -1,0 +1,157 @@
+# One image: system -> engine -> routers -> caches -> appliance, in the order in which they change.
+# Built by `make image`; it needs no network but a Debian mirror and a package index, and no GPU.
+ARG BASE=debian:bookworm-slim
+
+# --- system: Debian's own packages --------------------------------------------------------------------------------
+FROM ${BASE} AS system
+# gcc, g++ and Python.h: Triton, TVM-FFI and FlashInfer compile at run time. binutils comes with them.
+RUN --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
+    rm -f /etc/apt/apt.conf.d/docker-clean \
+    && apt-get update -q \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+        ca-certificates g++ gcc libc6-dev libnuma1 ninja-build numactl python3 python3-dev tini \
+    && rm -rf /var/log/*.log /var/log/apt /usr/share/doc/* /usr/share/man/* \
+    && gcc --version | head -n 1 && g++ --version | head -n 1 && ninja --version && tini --version \
+    && numactl --hardware | head -n 1 && python3 -c 'import ssl, sqlite3, sys; print(sys.version)'
+
+# --- tools of the build, in no image ------------------------------------------------------------------------------
+FROM system AS tools
+RUN --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
+    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends python3-venv
+COPY docker/build.lock docker/with-build-inputs.sh /src/docker/
+RUN --mount=type=secret,id=ca --mount=type=secret,id=index --mount=type=cache,target=/root/.cache/pip \
+    python3 -m venv /tools \
+    && /src/docker/with-build-inputs.sh /tools/bin/python -m pip install -q --disable-pip-version-check --require-hashes \
+        -r /src/docker/build.lock \
+    && /tools/bin/uv --version && /tools/bin/python -c 'import hatchling, setuptools'
+
+# --- engine: SGLang, NIXL, the CUDA 13 toolkit parts that run-time compilers need ---------------------------------
+FROM system AS engine
+# `nothing` keeps what docker/left-out.toml lists; the image is then 12 GB.
+ARG LEFT_OUT=listed
+ENV UV_LINK_MODE=copy UV_CACHE_DIR=/uv-cache UV_NO_PROGRESS=1 UV_PYTHON_DOWNLOADS=never
+# Two layers, so that a new SGLang does not re-pull torch and CUDA, and a pull unpacks both at once.
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker,target=/src/docker \
+    --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
+    engine=/opt/dsv4-pd/venvs/engine site=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages \
+    && /tools/bin/uv venv -q --python /usr/bin/python3 $engine \
+    && awk -f /src/docker/cuda-layer.awk /src/docker/engine.lock > /tmp/cuda.lock \
+    && /src/docker/with-build-inputs.sh /tools/bin/uv pip install -q --python $engine --no-deps --require-hashes -r /tmp/cuda.lock \
+    && /src/docker/toolkit.sh $site/nvidia/cu13 \
+    && python3 /src/docker/prune.py cuda $site ${LEFT_OUT} \
+    && rm /tmp/cuda.lock \
+    && $engine/bin/python -c 'import torch, triton; print(torch.__version__, triton.__version__, torch.backends.cudnn.version())'
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker,target=/src/docker \
+    --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
+    engine=/opt/dsv4-pd/venvs/engine site=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages \
+    && /src/docker/with-build-inputs.sh /tools/bin/uv pip install -q --python $engine --no-deps --require-hashes \
+        -r /src/docker/engine.lock \
+    && python3 /src/docker/prune.py engine $site ${LEFT_OUT} \
+    && $engine/bin/python -c 'import sglang, nixl; print(sglang.__version__)'
+# The toolkit under the name that run-time compilers look for.
+ENV CUDA_HOME=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/nvidia/cu13
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/nvidia/cu13/bin
+RUN --mount=source=docker,target=/src/docker /opt/dsv4-pd/venvs/engine/bin/python /src/docker/check_engine.py
+
+# --- the two routers, each in an environment without torch ---------------------------------------------------------
+FROM engine AS routers
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker,target=/src/docker \
+    --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
+    for name in router smg; do \
+        /tools/bin/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/$name \
+        && /src/docker/with-build-inputs.sh /tools/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes \
+            --python /opt/dsv4-pd/venvs/$name -r /src/docker/$name.lock || exit 1; \
+    done \
+    && /opt/dsv4-pd/venvs/router/bin/python -m sglang_router.launch_router --help | head -n 1 \
+    && /opt/dsv4-pd/venvs/smg/bin/python -m smg.launch_router --help | head -n 1
+
+# --- wheels of our own distributions, one stage each so that an edit of one leaves the others' layers alone --------
+FROM tools AS wheel-kernels
+COPY kernels /src/kernels
+RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/kernels && ls /wheels
+
+FROM tools AS wheel-demo
+COPY demo/plugin /src/plugin
+RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/plugin && ls /wheels
+
+FROM tools AS wheel-appliance
+COPY entrypoint /src/entrypoint
+RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/entrypoint && ls /wheels
+
+# --- caches: our kernels, compiled for sm_120 without a GPU, and the key that caches of this image bear -----------
+FROM routers AS caches
+RUN --mount=from=tools,source=/tools,target=/tools --mount=from=wheel-kernels,source=/wheels,target=/wheels \
+    /tools/bin/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
+    && /opt/dsv4-pd/venvs/engine/bin/python -c 'import dsv4_kernels; print(dsv4_kernels.__file__)'
+RUN --mount=source=docker,target=/src/docker --mount=from=wheel-kernels,source=/wheels,target=/wheels \
+    cat /src/docker/engine.lock /src/docker/left-out.toml /wheels/*.whl | sha256sum | cut -c 1-12 > /opt/dsv4-pd/cache-key \
+    && grep -Ex '[0-9a-f]{12}' /opt/dsv4-pd/cache-key
+
+# --- appliance: the control plane and its data --------------------------------------------------------------------
+FROM caches AS appliance
+# The dependencies of the control plane change rarely, the control plane often.
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker,target=/src/docker \
+    --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
+    /tools/bin/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/appliance \
+    && /src/docker/with-build-inputs.sh /tools/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes \
+        --python /opt/dsv4-pd/venvs/appliance -r /src/docker/appliance.lock \
+    && /opt/dsv4-pd/venvs/appliance/bin/supervisord --version
+# Any user of group 0 can write what a running appliance writes, so that `--user UID:0` works.
+RUN for folder in /run/dsv4-pd /var/lib/dsv4-pd /var/cache/dsv4-pd /var/lib/huggingface /models; do \
+        install -d -o 10001 -g 0 -m 2775 $folder; done \
+    && echo 'dsv4-pd:x:10001:0:dsv4-pd:/tmp:/usr/sbin/nologin' >> /etc/passwd \
+    && stat -c '%n %u:%g %a' /run/dsv4-pd /var/lib/dsv4-pd
+COPY demo/model /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/model
+# The CPU plugin lies apart from the engine: only the demo-cpu profile puts it on a server's path.
+RUN --mount=from=tools,source=/tools,target=/tools --mount=from=wheel-demo,source=/wheels,target=/wheels \
+    --mount=source=docker,target=/src/docker \
+    site=/opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/site \
+    && /tools/bin/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine --target $site /wheels/*.whl \
+    && rm -f $site/.lock \
+    && PYTHONPATH=$site /opt/dsv4-pd/venvs/engine/bin/python /src/docker/check_plugins.py dsv4-cpu
+COPY config /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/config
+COPY docker/entry.sh /usr/local/bin/dsv4-pd
+COPY docker/compose-version LICENSE /opt/dsv4-pd/
+RUN --mount=from=tools,source=/tools,target=/tools --mount=from=wheel-appliance,source=/wheels,target=/wheels \
+    --mount=source=docker,target=/src/docker \
+    /tools/bin/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/appliance /wheels/*.whl \
+    && python=/opt/dsv4-pd/venvs/appliance/bin/python \
+    && $python -c 'from dsv4_pd.cli.app import COMMANDS; print(*COMMANDS, "guard", sep="\n")' > /opt/dsv4-pd/commands \
+    && $python -c 'import dsv4_pd; print(dsv4_pd.__version__)' > /opt/dsv4-pd/version \
+    && $python /src/docker/sbom.py /opt/dsv4-pd/venvs/* > /opt/dsv4-pd/sbom.spdx.json \
+    && dsv4-pd version && DSV4_PROFILE=demo-cpu dsv4-pd plan | head -n 1
+
+ARG VERSION=0.0.0 REVISION=unknown CREATED=1970-01-01T00:00:00Z SOURCE= BASE=debian:bookworm-slim BASE_DIGEST=
+LABEL org.opencontainers.image.title="dsv4-pd" \
+    org.opencontainers.image.description="DeepSeek-V4-Flash served with prefill and decode on separate GPUs of one host" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.created="${CREATED}" \
+    org.opencontainers.image.source="${SOURCE}" \
+    org.opencontainers.image.url="${SOURCE}" \
+    org.opencontainers.image.documentation="${SOURCE}" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.vendor="dsv4-pd" \
+    org.opencontainers.image.base.name="${BASE}" \
+    org.opencontainers.image.base.digest="${BASE_DIGEST}" \
+    dsv4-pd.engine="sglang 0.5.23" \
+    dsv4-pd.router="sglang-router 0.3.2" \
+    dsv4-pd.cuda="13.0" \
+    dsv4-pd.arch="sm_120" \
+    dsv4-pd.cache-schema="1" \
+    dsv4-pd.compose-version="1"
+# All addresses, because the container is the boundary; the demo profile's own default is loopback.
+ENV DSV4_HOST=0.0.0.0 \
+    HOME=/tmp \
+    NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    PYTHONUNBUFFERED=1
+WORKDIR /tmp
+USER 10001:0
+EXPOSE 8000 8001
+STOPSIGNAL SIGTERM
+# A cold start loads 160 GB and compiles kernels: not ready is "starting", not "unhealthy", for an hour.
+HEALTHCHECK --start-period=60m --start-interval=2s --interval=10s --timeout=5s --retries=3 \
+    CMD ["/opt/dsv4-pd/venvs/appliance/bin/dsv4-pd", "health"]
+# -s: reap orphans also where `docker run --init` has put another init above.
+ENTRYPOINT ["/usr/bin/tini", "-s", "--", "/usr/local/bin/dsv4-pd"]

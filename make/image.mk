@@ -1,0 +1,34 @@
+# --- image ------------------------------------------------------------------------------------------------------
+# IMAGE is the full name, registry included where there is one: make image push IMAGE=registry.example/dsv4-pd:0.1.0
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' entrypoint/pyproject.toml)
+IMAGE ?= dsv4-pd:$(VERSION)
+SOURCE ?= $(shell git config --get remote.origin.url 2>/dev/null | sed -E 's#^git@([^:]+):#https://\1/#; s#//[^/@]*@#//#; s#\.git$$##' | grep -E '^https?://' || true)
+BUILD_INPUTS := build/image-inputs
+BUILD_ARGS = --build-arg VERSION=$(VERSION) \
+  --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
+  --build-arg CREATED=$(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z) \
+  --build-arg SOURCE=$(SOURCE) \
+  --build-arg BASE_DIGEST=$(shell docker image inspect --format '{{join .RepoDigests ","}}' debian:bookworm-slim 2>/dev/null | sed -n 's/.*@\(sha256:[0-9a-f]*\).*/\1/p') \
+  --secret id=ca,src=$(BUILD_INPUTS)/ca --secret id=index,src=$(BUILD_INPUTS)/index
+
+docker-engine: ## Have a Docker Engine: the one that answers, or one installed here (Debian 12, root)
+	@docker/engine-on-debian.sh start
+
+image: docker-engine ## Build the image and print its size by layer
+	@PYTHON="$(PYTHON)" docker/build-inputs.sh $(BUILD_INPUTS)
+	docker build $(BUILD_ARGS) -t $(IMAGE) $(ARGS) .
+	@docker/layers.sh $(IMAGE)
+
+push: ## Push the image to the registry in IMAGE and print its digest
+	@docker/push.sh $(IMAGE)
+
+bundle: ## Pack the image, compose.yaml and an installer for a host without a registry: dist/
+	@docker/bundle.sh $(IMAGE) dist
+
+test-image: $(VENVS)/dev/.done ## Test the image on the Docker Engine (make image first)
+	DSV4_TEST_IMAGE=$(IMAGE) $(PYTEST) -m docker tests/image $(ARGS)
+
+lock-engine: ## Resolve the engine's lock and the build tools' lock anew
+	@docker/lock.sh "$(PYTHON)"
+
+.PHONY: docker-engine image push bundle test-image lock-engine
