@@ -3,7 +3,7 @@
 #
 #   docker/engine-on-debian.sh start   install, start dockerd, import debian:bookworm-slim (idempotent)
 #   docker/engine-on-debian.sh stop    end the dockerd that `start` started
-#   docker/engine-on-debian.sh env     print the PATH that finds the unpacked client, compose and buildx
+#   docker/engine-on-debian.sh path    print a PATH that finds dockerd, docker and docker-registry
 #   docker/engine-on-debian.sh wipe    stop, and remove every image, layer and cache it kept
 #
 # Debian 12's own engine (20.10) knows no `start_interval`, so the programs come from Debian 13, unpacked into a
@@ -151,6 +151,6 @@ case ${1:-} in
 start) start ;;
 stop) stop ;;
 wipe) wipe ;;
-env) printf 'export PATH=%s:$PATH\n' "$BIN" ;;
+path) printf '%s\n' "$PATH" ;;
 *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

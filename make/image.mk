@@ -26,7 +26,7 @@ bundle: ## Pack the image, compose.yaml and an installer for a host without a re
 	@docker/bundle.sh $(IMAGE) dist
 
 test-image: $(VENVS)/dev/.done ## Test the image on the Docker Engine (make image first)
-	DSV4_TEST_IMAGE=$(IMAGE) $(PYTEST) -m docker tests/image $(ARGS)
+	TEST_IMAGE=$(IMAGE) $(PYTEST) -m docker tests/image $(ARGS)
 
 lock-engine: ## Resolve the engine's lock and the build tools' lock anew
 	@docker/lock.sh "$(PYTHON)"

@@ -1,0 +1,158 @@
+"""The image itself: contents, configuration, size, front door."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import docker
+import pytest
+from docker.models.images import Image
+from image_support import HARDENED, ROOT, Runner, sh
+
+pytestmark = pytest.mark.docker
+BUDGET_BYTES = 8_500_000_000
+RE_PULL_BYTES = 20_000_000
+
+
+def test_size_within_budget(image: Image) -> None:
+    assert image.attrs["Size"] <= BUDGET_BYTES
+
+
+def test_config_tells_what_a_host_needs(image: Image) -> None:
+    config = image.attrs["Config"]
+    assert config["StopSignal"] == "SIGTERM"
+    assert re.fullmatch(r"\d+:0", config["User"]), "a numeric user, or runAsNonRoot can't be checked"
+    assert set(config["ExposedPorts"]) == {"8000/tcp", "8001/tcp"}
+    assert not config.get("Volumes"), "an anonymous volume for weights would be lost"
+    second = 1_000_000_000
+    check = config["Healthcheck"]
+    assert (check["StartPeriod"], check["StartInterval"], check["Interval"], check["Timeout"], check["Retries"]) == (
+        3600 * second, 2 * second, 10 * second, 5 * second, 3)  # fmt: skip
+    labels = config["Labels"]
+    for name in ("title", "version", "revision", "created", "licenses", "base.name"):
+        assert labels[f"org.opencontainers.image.{name}"], name
+    assert labels["dsv4-pd.cache-schema"]
+    assert labels["dsv4-pd.engine"] == "sglang " + locked("engine", "sglang")
+    assert labels["dsv4-pd.router"] == "sglang-router " + locked("router", "sglang-router")
+
+
+def locked(lock: str, name: str) -> str:
+    found = re.search(rf"^{name}==(\S+)", (ROOT / f"docker/{lock}.lock").read_text(), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def test_config_holds_no_secret_and_no_index(engine: docker.DockerClient, image: Image) -> None:
+    """What the build was handed (CA bundle, package index) left no trace in configuration or history."""
+    text = json.dumps([image.attrs["Config"], [step["CreatedBy"] for step in engine.api.history(image.id)]])
+    inputs = ROOT / "build/image-inputs/index"
+    handed_in = re.findall(r"https?://[^'\s]+", inputs.read_text() if inputs.exists() else "")
+    for word in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL", "BEGIN CERTIFICATE", "API_KEY=", "TOKEN=", *handed_in):
+        assert word not in text
+
+
+def test_layers_hold_no_build_input(runner: Runner) -> None:
+    code, found = runner.run("sh", "-c", "ls -A /run/secrets /uv-cache /tools /src /tmp 2>/dev/null; ls /etc/pip.conf 2>&1")
+    assert code == 2, found
+    assert found.strip().splitlines()[-1] == "ls: cannot access '/etc/pip.conf': No such file or directory"
+    assert not re.search(r"^(ca|index|.*\.whl)$", found, re.MULTILINE)
+
+
+def test_bill_of_materials(runner: Runner) -> None:
+    code, text = runner.run("cat", "/opt/dsv4-pd/sbom.spdx.json")
+    assert code == 0
+    packages = {(item["name"], item["versionInfo"]) for item in json.loads(text)["packages"]}
+    assert ("sglang", locked("engine", "sglang")) in packages
+    assert ("aiohttp", locked("appliance", "aiohttp")) in packages
+    assert "tini" in {name for name, _ in packages}
+
+
+def test_compilers_for_run_time_kernels(runner: Runner) -> None:
+    """As any user, on a read-only root: what a first request on the GPU machine would compile with."""
+    code, output = runner.run(
+        "/opt/dsv4-pd/venvs/engine/bin/python", "/src/check_engine.py", user="12345:0", read_only=True,
+        volumes={str(ROOT / "docker"): {"bind": "/src", "mode": "ro"}}, tmpfs={"/tmp": "exec"}, cap_drop=["ALL"],
+    )  # fmt: skip
+    assert code == 0, output
+    assert output.count("check ") == 6
+
+
+def test_what_is_left_out_is_refused_by_name(runner: Runner) -> None:
+    modules = [entry["module"] for entry in tomllib.loads((ROOT / "docker/left-out.toml").read_text())["left_out"]
+               if "module" in entry]  # fmt: skip
+    assert modules
+    for module in modules:
+        path = "/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/" + module.replace(".", "/") + ".py"
+        code, output = runner.run("/opt/dsv4-pd/venvs/engine/bin/python", path)
+        assert code == 1
+        assert f"{module} is left out of this image" in output
+        assert "LEFT_OUT=nothing" in output
+
+
+def test_an_edit_of_the_control_plane_pulls_megabytes(image: Image, image_name: str, scratch: Path) -> None:
+    """Only layers above the edited folder are new."""
+    context = scratch / "context"
+    names = sh("git", "ls-files", "Dockerfile", ".dockerignore", "docker", "entrypoint", "kernels", "demo", "config", "LICENSE")
+    for name in names.splitlines():
+        (context / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, context / name)
+    with (context / "entrypoint/dsv4_pd/__init__.py").open("a") as source:
+        source.write("\n# an edit\n")
+    edited = f"{image_name}-edited"
+    secrets = [f"--secret=id={name},src={ROOT}/build/image-inputs/{name}" for name in ("ca", "index")]
+    sh("docker", "build", "-q", "-t", edited, *secrets, str(context))
+    client = docker.from_env()
+    try:
+        fresh = client.images.get(edited)
+        old = set(image.attrs["RootFS"]["Layers"])
+        new_layers = [layer for layer in fresh.attrs["RootFS"]["Layers"] if layer not in old]
+        sizes = [step["Size"] for step in client.api.history(fresh.id) if step["Size"]]
+        assert 0 < len(new_layers) < 4
+        assert sum(sizes[: len(new_layers)]) < RE_PULL_BYTES
+    finally:
+        client.images.remove(edited)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["version"], 0, "sglang"),
+        (["--help"], 0, "Usage: dsv4-pd"),
+        (["sh", "-c", "echo executed"], 0, "executed"),
+        (["staus"], 2, "did you mean 'status'?"),
+        (["health"], 1, "not started"),
+    ],
+)
+def test_front_door(runner: Runner, words: list[str], code: int, said: str) -> None:
+    found, output = runner.run(*words, **HARDENED)
+    assert (found, said in output) == (code, True), output
+
+
+def test_no_argument_serves_and_no_gpu_is_named(runner: Runner) -> None:
+    code, output = runner.run(**HARDENED)
+    assert code == 70, output
+    assert "--gpus all" in output
+
+
+def test_bad_settings_end_with_2_and_name_them(runner: Runner) -> None:
+    environment = {"DSV4_PROTO": "x", "DSV4_CONTEXT_LENGTH": "many"}
+    code, output = runner.run("demo", environment=environment, **HARDENED)
+    assert code == 2, output
+    assert "DSV4_PROTO" in output and "DSV4_CONTEXT_LENGTH" in output
+
+
+def test_compose_file_of_another_generation_is_refused(runner: Runner) -> None:
+    code, output = runner.run("demo", environment={"DSV4_COMPOSE_VERSION": "0"}, **HARDENED)
+    assert code == 2
+    assert "compose.yaml: found version 0, expected 1" in output
+
+
+def test_memory_binding_needs_sys_nice(runner: Runner) -> None:
+    """Why compose.yaml asks for that capability, and what stays without it."""
+    assert runner.run("numactl", "--membind=0", "true", cap_drop=["ALL"])[0] != 0
+    assert runner.run("numactl", "--cpunodebind=0", "true", cap_drop=["ALL"])[0] == 0
+    assert runner.run("numactl", "--membind=0", "true", cap_drop=["ALL"], cap_add=["SYS_NICE"])[0] == 0
