@@ -18,11 +18,11 @@ RUN --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,t
 FROM system AS tools
 RUN --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
     apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends python3-venv
-COPY docker/build.lock docker/with-build-inputs.sh /src/docker/
+COPY docker/build.lock docker/steps/with-build-inputs.sh /src/steps/
 RUN --mount=type=secret,id=ca --mount=type=secret,id=index --mount=type=cache,target=/root/.cache/pip \
     python3 -m venv /tools \
-    && /src/docker/with-build-inputs.sh /tools/bin/python -m pip install -q --disable-pip-version-check --require-hashes \
-        -r /src/docker/build.lock \
+    && /src/steps/with-build-inputs.sh /tools/bin/python -m pip install -q --disable-pip-version-check --require-hashes \
+        -r /src/steps/build.lock \
     && /tools/bin/uv --version && /tools/bin/python -c 'import hatchling, setuptools'
 
 # --- engine: SGLang, NIXL, the CUDA 13 toolkit parts that run-time compilers need ---------------------------------
@@ -31,36 +31,39 @@ FROM system AS engine
 ARG LEFT_OUT=listed
 ENV UV_LINK_MODE=copy UV_CACHE_DIR=/uv-cache UV_NO_PROGRESS=1 UV_PYTHON_DOWNLOADS=never
 # Two layers, so that a new SGLang does not re-pull torch and CUDA, and a pull unpacks both at once.
-RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker,target=/src/docker \
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
+    --mount=source=docker/engine.lock,target=/src/engine.lock \
     --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
     engine=/opt/dsv4-pd/venvs/engine site=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages \
     && /tools/bin/uv venv -q --python /usr/bin/python3 $engine \
-    && awk -f /src/docker/cuda-layer.awk /src/docker/engine.lock > /tmp/cuda.lock \
-    && /src/docker/with-build-inputs.sh /tools/bin/uv pip install -q --python $engine --no-deps --require-hashes -r /tmp/cuda.lock \
-    && /src/docker/toolkit.sh $site/nvidia/cu13 \
-    && python3 /src/docker/prune.py cuda $site ${LEFT_OUT} \
+    && awk -f /src/steps/cuda-layer.awk /src/engine.lock > /tmp/cuda.lock \
+    && /src/steps/with-build-inputs.sh /tools/bin/uv pip install -q --python $engine --no-deps --require-hashes -r /tmp/cuda.lock \
+    && /src/steps/toolkit.sh $site/nvidia/cu13 \
+    && python3 /src/steps/prune.py cuda $site ${LEFT_OUT} \
     && rm /tmp/cuda.lock \
     && $engine/bin/python -c 'import torch, triton; print(torch.__version__, triton.__version__, torch.backends.cudnn.version())'
-RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker,target=/src/docker \
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
+    --mount=source=docker/engine.lock,target=/src/engine.lock \
     --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
     engine=/opt/dsv4-pd/venvs/engine site=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages \
-    && /src/docker/with-build-inputs.sh /tools/bin/uv pip install -q --python $engine --no-deps --require-hashes \
-        -r /src/docker/engine.lock \
-    && python3 /src/docker/prune.py engine $site ${LEFT_OUT} \
+    && /src/steps/with-build-inputs.sh /tools/bin/uv pip install -q --python $engine --no-deps --require-hashes \
+        -r /src/engine.lock \
+    && python3 /src/steps/prune.py engine $site ${LEFT_OUT} \
     && $engine/bin/python -c 'import sglang, nixl; print(sglang.__version__)'
 # The toolkit under the name that run-time compilers look for.
 ENV CUDA_HOME=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/nvidia/cu13
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/nvidia/cu13/bin
-RUN --mount=source=docker,target=/src/docker /opt/dsv4-pd/venvs/engine/bin/python /src/docker/check_engine.py
+RUN --mount=source=docker/check,target=/src/check /opt/dsv4-pd/venvs/engine/bin/python /src/check/engine.py
 
 # --- the two routers, each in an environment without torch ---------------------------------------------------------
 FROM engine AS routers
-RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker,target=/src/docker \
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
+    --mount=source=docker/router.lock,target=/src/router.lock --mount=source=docker/smg.lock,target=/src/smg.lock \
     --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
     for name in router smg; do \
         /tools/bin/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/$name \
-        && /src/docker/with-build-inputs.sh /tools/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes \
-            --python /opt/dsv4-pd/venvs/$name -r /src/docker/$name.lock || exit 1; \
+        && /src/steps/with-build-inputs.sh /tools/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes \
+            --python /opt/dsv4-pd/venvs/$name -r /src/$name.lock || exit 1; \
     done \
     && /opt/dsv4-pd/venvs/router/bin/python -m sglang_router.launch_router --help | head -n 1 \
     && /opt/dsv4-pd/venvs/smg/bin/python -m smg.launch_router --help | head -n 1
@@ -83,18 +86,20 @@ FROM routers AS caches
 RUN --mount=from=tools,source=/tools,target=/tools --mount=from=wheel-kernels,source=/wheels,target=/wheels \
     /tools/bin/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
     && /opt/dsv4-pd/venvs/engine/bin/python -c 'import dsv4_kernels; print(dsv4_kernels.__file__)'
-RUN --mount=source=docker,target=/src/docker --mount=from=wheel-kernels,source=/wheels,target=/wheels \
-    cat /src/docker/engine.lock /src/docker/left-out.toml /wheels/*.whl | sha256sum | cut -c 1-12 > /opt/dsv4-pd/cache-key \
+RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=docker/steps,target=/src/steps \
+    --mount=from=wheel-kernels,source=/wheels,target=/wheels \
+    cat /src/engine.lock /src/steps/left-out.toml /wheels/*.whl | sha256sum | cut -c 1-12 > /opt/dsv4-pd/cache-key \
     && grep -Ex '[0-9a-f]{12}' /opt/dsv4-pd/cache-key
 
 # --- appliance: the control plane and its data --------------------------------------------------------------------
 FROM caches AS appliance
 # The dependencies of the control plane change rarely, the control plane often.
-RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker,target=/src/docker \
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
+    --mount=source=docker/appliance.lock,target=/src/appliance.lock \
     --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
     /tools/bin/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/appliance \
-    && /src/docker/with-build-inputs.sh /tools/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes \
-        --python /opt/dsv4-pd/venvs/appliance -r /src/docker/appliance.lock \
+    && /src/steps/with-build-inputs.sh /tools/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes \
+        --python /opt/dsv4-pd/venvs/appliance -r /src/appliance.lock \
     && /opt/dsv4-pd/venvs/appliance/bin/supervisord --version
 # Any user of group 0 can write what a running appliance writes, so that `--user UID:0` works.
 RUN for folder in /run/dsv4-pd /var/lib/dsv4-pd /var/cache/dsv4-pd /var/lib/huggingface /models; do \
@@ -104,21 +109,22 @@ RUN for folder in /run/dsv4-pd /var/lib/dsv4-pd /var/cache/dsv4-pd /var/lib/hugg
 COPY demo/model /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/model
 # The CPU plugin lies apart from the engine: only the demo-cpu profile puts it on a server's path.
 RUN --mount=from=tools,source=/tools,target=/tools --mount=from=wheel-demo,source=/wheels,target=/wheels \
-    --mount=source=docker,target=/src/docker \
+    --mount=source=docker/check,target=/src/check \
     site=/opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/site \
     && /tools/bin/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine --target $site /wheels/*.whl \
     && rm -f $site/.lock \
-    && PYTHONPATH=$site /opt/dsv4-pd/venvs/engine/bin/python /src/docker/check_plugins.py dsv4-cpu
+    && PYTHONPATH=$site /opt/dsv4-pd/venvs/engine/bin/python /src/check/plugins.py dsv4-cpu
 COPY config /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/config
 COPY docker/entry.sh /usr/local/bin/dsv4-pd
 COPY docker/compose-version LICENSE /opt/dsv4-pd/
 RUN --mount=from=tools,source=/tools,target=/tools --mount=from=wheel-appliance,source=/wheels,target=/wheels \
-    --mount=source=docker,target=/src/docker \
+    --mount=source=docker/sbom.py,target=/src/sbom.py \
     /tools/bin/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/appliance /wheels/*.whl \
-    && python=/opt/dsv4-pd/venvs/appliance/bin/python \
+    && python=/opt/dsv4-pd/venvs/appliance/bin/python share=/opt/dsv4-pd/venvs/appliance/share \
     && $python -c 'from dsv4_pd.cli.app import COMMANDS; print(*COMMANDS, "guard", sep="\n")' > /opt/dsv4-pd/commands \
     && $python -c 'import dsv4_pd; print(dsv4_pd.__version__)' > /opt/dsv4-pd/version \
-    && $python /src/docker/sbom.py /opt/dsv4-pd/venvs/* > /opt/dsv4-pd/sbom.spdx.json \
+    && $python /src/sbom.py /opt/dsv4-pd/venvs/* > /opt/dsv4-pd/sbom.spdx.json \
+    && test -z "$(find $share ! -perm -o=r)" \
     && dsv4-pd version && DSV4_PROFILE=demo-cpu dsv4-pd plan | head -n 1
 
 ARG VERSION=0.0.0 REVISION=unknown CREATED=1970-01-01T00:00:00Z SOURCE= BASE=debian:bookworm-slim BASE_DIGEST=

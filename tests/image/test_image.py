@@ -74,15 +74,15 @@ def test_bill_of_materials(runner: Runner) -> None:
 def test_compilers_for_run_time_kernels(runner: Runner) -> None:
     """As any user, on a read-only root: what a first request on the GPU machine would compile with."""
     code, output = runner.run(
-        "/opt/dsv4-pd/venvs/engine/bin/python", "/src/check_engine.py", user="12345:0", read_only=True,
-        volumes={str(ROOT / "docker"): {"bind": "/src", "mode": "ro"}}, tmpfs={"/tmp": "exec"}, cap_drop=["ALL"],
+        "/opt/dsv4-pd/venvs/engine/bin/python", "/src/engine.py", user="12345:0", read_only=True,
+        volumes={str(ROOT / "docker/check"): {"bind": "/src", "mode": "ro"}}, tmpfs={"/tmp": "exec"}, cap_drop=["ALL"],
     )  # fmt: skip
     assert code == 0, output
     assert output.count("check ") == 6
 
 
 def test_what_is_left_out_is_refused_by_name(runner: Runner) -> None:
-    modules = [entry["module"] for entry in tomllib.loads((ROOT / "docker/left-out.toml").read_text())["left_out"]
+    modules = [entry["module"] for entry in tomllib.loads((ROOT / "docker/steps/left-out.toml").read_text())["left_out"]
                if "module" in entry]  # fmt: skip
     assert modules
     for module in modules:

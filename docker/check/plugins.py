@@ -1,4 +1,4 @@
-"""Whether an environment discovers SGLang plugins by these names: check_plugins.py NAME ..."""
+"""Whether an environment discovers SGLang plugins by these names: plugins.py NAME ..."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the image build proves about the engine with no GPU: compilers, NIXL, one CUDA major, argument resolution.
 
-    python check_engine.py        every check, one line each; the first failure ends the build
+    python engine.py              every check, one line each; the first failure ends the build
 
 A part that is missing here would be found at the first request on the GPU machine otherwise.
 """
