@@ -18,35 +18,36 @@ RUN --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,t
 FROM system AS tools
 RUN --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
     apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends python3-venv
-COPY docker/build.lock docker/steps/with-build-inputs.sh /src/steps/
-RUN --mount=type=secret,id=ca --mount=type=secret,id=index --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=source=docker/build.lock,target=/src/build.lock --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=ca --mount=type=secret,id=index \
     python3 -m venv /tools \
-    && /src/steps/with-build-inputs.sh /tools/bin/python -m pip install -q --disable-pip-version-check --require-hashes \
-        -r /src/steps/build.lock \
+    && if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi \
+    && if [ -s /run/secrets/index ]; then set -a && . /run/secrets/index && set +a; fi \
+    && /tools/bin/python -m pip install -q --disable-pip-version-check --require-hashes \
+        -r /src/build.lock \
     && /tools/bin/uv --version && /tools/bin/python -c 'import hatchling, setuptools'
 
 # --- engine: SGLang, NIXL, the CUDA 13 toolkit parts that run-time compilers need ---------------------------------
 FROM system AS engine
 # `nothing` keeps what docker/left-out.toml lists; the image is then 12 GB.
 ARG LEFT_OUT=listed
-ENV UV_LINK_MODE=copy UV_CACHE_DIR=/uv-cache UV_NO_PROGRESS=1 UV_PYTHON_DOWNLOADS=never
 # Two layers, so that a new SGLang does not re-pull torch and CUDA, and a pull unpacks both at once.
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
     --mount=source=docker/engine.lock,target=/src/engine.lock \
-    --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
+    --mount=type=secret,id=ca --mount=type=secret,id=index \
     engine=/opt/dsv4-pd/venvs/engine site=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages \
-    && /tools/bin/uv venv -q --python /usr/bin/python3 $engine \
+    && /src/steps/uv venv -q --python /usr/bin/python3 $engine \
     && awk -f /src/steps/cuda-layer.awk /src/engine.lock > /tmp/cuda.lock \
-    && /src/steps/with-build-inputs.sh /tools/bin/uv pip install -q --python $engine --no-deps --require-hashes -r /tmp/cuda.lock \
+    && /src/steps/uv pip install -q --python $engine --no-deps --require-hashes -r /tmp/cuda.lock \
     && /src/steps/toolkit.sh $site/nvidia/cu13 \
     && python3 /src/steps/prune.py cuda $site ${LEFT_OUT} \
     && rm /tmp/cuda.lock \
     && $engine/bin/python -c 'import torch, triton; print(torch.__version__, triton.__version__, torch.backends.cudnn.version())'
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
     --mount=source=docker/engine.lock,target=/src/engine.lock \
-    --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
+    --mount=type=secret,id=ca --mount=type=secret,id=index \
     engine=/opt/dsv4-pd/venvs/engine site=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages \
-    && /src/steps/with-build-inputs.sh /tools/bin/uv pip install -q --python $engine --no-deps --require-hashes \
+    && /src/steps/uv pip install -q --python $engine --no-deps --require-hashes \
         -r /src/engine.lock \
     && python3 /src/steps/prune.py engine $site ${LEFT_OUT} \
     && $engine/bin/python -c 'import sglang, nixl; print(sglang.__version__)'
@@ -59,10 +60,10 @@ RUN --mount=source=docker/check,target=/src/check /opt/dsv4-pd/venvs/engine/bin/
 FROM engine AS routers
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
     --mount=source=docker/router.lock,target=/src/router.lock --mount=source=docker/smg.lock,target=/src/smg.lock \
-    --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
+    --mount=type=secret,id=ca --mount=type=secret,id=index \
     for name in router smg; do \
-        /tools/bin/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/$name \
-        && /src/steps/with-build-inputs.sh /tools/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes \
+        /src/steps/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/$name \
+        && /src/steps/uv pip install -q --compile-bytecode --no-deps --require-hashes \
             --python /opt/dsv4-pd/venvs/$name -r /src/$name.lock || exit 1; \
     done \
     && /opt/dsv4-pd/venvs/router/bin/python -m sglang_router.launch_router --help | head -n 1 \
@@ -83,8 +84,9 @@ RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels 
 
 # --- caches: our kernels, compiled for sm_120 without a GPU, and the key that caches of this image bear -----------
 FROM routers AS caches
-RUN --mount=from=tools,source=/tools,target=/tools --mount=from=wheel-kernels,source=/wheels,target=/wheels \
-    /tools/bin/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
+    --mount=from=wheel-kernels,source=/wheels,target=/wheels \
+    /src/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
     && /opt/dsv4-pd/venvs/engine/bin/python -c 'import dsv4_kernels; print(dsv4_kernels.__file__)'
 RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=docker/steps,target=/src/steps \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels \
@@ -96,9 +98,9 @@ FROM caches AS appliance
 # The dependencies of the control plane change rarely, the control plane often.
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
     --mount=source=docker/appliance.lock,target=/src/appliance.lock \
-    --mount=type=cache,target=/uv-cache --mount=type=secret,id=ca --mount=type=secret,id=index \
-    /tools/bin/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/appliance \
-    && /src/steps/with-build-inputs.sh /tools/bin/uv pip install -q --compile-bytecode --no-deps --require-hashes \
+    --mount=type=secret,id=ca --mount=type=secret,id=index \
+    /src/steps/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/appliance \
+    && /src/steps/uv pip install -q --compile-bytecode --no-deps --require-hashes \
         --python /opt/dsv4-pd/venvs/appliance -r /src/appliance.lock \
     && /opt/dsv4-pd/venvs/appliance/bin/supervisord --version
 # Any user of group 0 can write what a running appliance writes, so that `--user UID:0` works.
@@ -108,18 +110,20 @@ RUN for folder in /run/dsv4-pd /var/lib/dsv4-pd /var/cache/dsv4-pd /var/lib/hugg
     && stat -c '%n %u:%g %a' /run/dsv4-pd /var/lib/dsv4-pd
 COPY demo/model /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/model
 # The CPU plugin lies apart from the engine: only the demo-cpu profile puts it on a server's path.
-RUN --mount=from=tools,source=/tools,target=/tools --mount=from=wheel-demo,source=/wheels,target=/wheels \
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
+    --mount=from=wheel-demo,source=/wheels,target=/wheels \
     --mount=source=docker/check,target=/src/check \
     site=/opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/site \
-    && /tools/bin/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine --target $site /wheels/*.whl \
+    && /src/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine --target $site /wheels/*.whl \
     && rm -f $site/.lock \
     && PYTHONPATH=$site /opt/dsv4-pd/venvs/engine/bin/python /src/check/plugins.py dsv4-cpu
 COPY config /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/config
 COPY docker/entry.sh /usr/local/bin/dsv4-pd
 COPY docker/compose-version LICENSE /opt/dsv4-pd/
-RUN --mount=from=tools,source=/tools,target=/tools --mount=from=wheel-appliance,source=/wheels,target=/wheels \
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
+    --mount=from=wheel-appliance,source=/wheels,target=/wheels \
     --mount=source=docker/sbom.py,target=/src/sbom.py \
-    /tools/bin/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/appliance /wheels/*.whl \
+    /src/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/appliance /wheels/*.whl \
     && python=/opt/dsv4-pd/venvs/appliance/bin/python share=/opt/dsv4-pd/venvs/appliance/share \
     && $python -c 'from dsv4_pd.cli.app import COMMANDS; print(*COMMANDS, "guard", sep="\n")' > /opt/dsv4-pd/commands \
     && $python -c 'import dsv4_pd; print(dsv4_pd.__version__)' > /opt/dsv4-pd/version \

@@ -56,7 +56,7 @@ def test_config_holds_no_secret_and_no_index(engine: docker.DockerClient, image:
 
 
 def test_layers_hold_no_build_input(runner: Runner) -> None:
-    code, found = runner.run("sh", "-c", "ls -A /run/secrets /uv-cache /tools /src /tmp 2>/dev/null; ls /etc/pip.conf 2>&1")
+    code, found = runner.run("sh", "-c", "ls -A /run/secrets /tools /src /tmp 2>/dev/null; ls /etc/pip.conf 2>&1")
     assert code == 2, found
     assert found.strip().splitlines()[-1] == "ls: cannot access '/etc/pip.conf': No such file or directory"
     assert not re.search(r"^(ca|index|.*\.whl)$", found, re.MULTILINE)
