@@ -37,7 +37,10 @@ def main(venvs: list[str]) -> int:
 
 def debian() -> Iterator[dict[str, Any]]:
     query = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${Architecture}\n"], capture_output=True, text=True, check=True
+        ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${Architecture}\n"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for line in query.stdout.splitlines():
         name, version, architecture = line.split("\t")
@@ -64,9 +67,7 @@ def entry(group: str, name: str, version: str, url: str, declared: str) -> dict[
         "downloadLocation": "NOASSERTION",
         "filesAnalyzed": False,
         "licenseDeclared": declared,
-        "externalRefs": [
-            {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}
-        ],
+        "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}],
     }
 
 

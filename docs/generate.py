@@ -15,9 +15,14 @@ from dsv4_pd.envdoc import env_example, env_markdown
 ROOT = Path(__file__).resolve().parents[1]
 FILES: dict[str, Callable[[], str]] = {
     "docs/env.md": env_markdown,
-    ".env.example": env_example,
+    ".env.example": lambda: compose_variables() + env_example(),
     "docs/troubleshooting.md": book.text,
 }
+
+
+def compose_variables() -> str:
+    """The compose file's own variables, which the control plane never sees."""
+    return (ROOT / "docker/compose.env").read_text(encoding="utf-8")
 
 
 def main() -> int:

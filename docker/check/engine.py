@@ -49,7 +49,12 @@ extern "C" int launch(float *x) {
 
 def main() -> int:
     checks: tuple[Callable[[Path], str], ...] = (
-        c_extension, cuda_for_sm_120, triton_for_sm_120, nixl_over_ucx, one_cuda_major, argument_resolution,
+        c_extension,
+        cuda_for_sm_120,
+        triton_for_sm_120,
+        nixl_over_ucx,
+        one_cuda_major,
+        argument_resolution,
     )
     with tempfile.TemporaryDirectory() as folder:
         for check in checks:
@@ -77,8 +82,20 @@ def cuda_for_sm_120(folder: Path) -> str:
     assert machine == 190, f"ELF machine {machine}, expected 190 (CUDA)"
     assert 120 in (flags & 0xFF, flags >> 8 & 0xFF), f"ELF flags {flags:#x}, expected sm_120"
     folders = [f"-L{TOOLKIT}/lib64", f"-L{TOOLKIT}/lib64/stubs"]
-    run("nvcc", "-arch=sm_120a", "-Xcompiler", "-fPIC", "-shared", "-cudart=none", *folders, "-lcudart", "-lcuda",
-        "-o", str(library), str(source))
+    run(
+        "nvcc",
+        "-arch=sm_120a",
+        "-Xcompiler",
+        "-fPIC",
+        "-shared",
+        "-cudart=none",
+        *folders,
+        "-lcudart",
+        "-lcuda",
+        "-o",
+        str(library),
+        str(source),
+    )
     return f"nvcc {tool_version('nvcc')} and ptxas build for sm_120, libraries link"
 
 
@@ -136,11 +153,22 @@ def one_cuda_major(folder: Path) -> str:
 
 def argument_resolution(folder: Path) -> str:
     """SGLang resolves a prefill server's arguments as the appliance passes them, in its `--config` form."""
-    (folder / "config.json").write_text(json.dumps({
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
-        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 512,
-        "max_position_embeddings": 4096, "torch_dtype": "float32",
-    }))
+    (folder / "config.json").write_text(
+        json.dumps(
+            {
+                "architectures": ["LlamaForCausalLM"],
+                "model_type": "llama",
+                "hidden_size": 64,
+                "intermediate_size": 128,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 2,
+                "num_key_value_heads": 2,
+                "vocab_size": 512,
+                "max_position_embeddings": 4096,
+                "torch_dtype": "float32",
+            }
+        )
+    )
     config = folder / "prefill.yaml"
     config.write_text(
         f"model-path: {folder}\ndevice: cpu\nhost: 127.0.0.1\nport: 30000\ndisaggregation-mode: prefill\n"

@@ -21,7 +21,8 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 LIST = Path(__file__).with_name("left-out.toml")
-NOT_IMPORTED = re.compile(r"/(flashinfer/data|tilelang/3rdparty|torch/include|tests?|testing/_internal|benchmarks?)/")  # sources and tests
+# Sources for compilers, and tests.
+NOT_IMPORTED = re.compile(r"/(flashinfer/data|tilelang/3rdparty|torch/include|tests?|testing/_internal|benchmarks?)/")
 STAND_IN = """raise ImportError(
     "{module} is left out of this image ({name}: {why}); "
     "build with --build-arg LEFT_OUT=nothing to keep it"

@@ -12,7 +12,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 from docker.models.images import Image
-from image_support import ROOT, Runner
+from support.containers import ROOT, Runner
 
 VERSION = re.search(r'^version = "(.*)"', (ROOT / "entrypoint/pyproject.toml").read_text(), re.MULTILINE)
 

@@ -17,7 +17,7 @@ import yaml
 from docker.models.containers import Container
 from docker.models.images import Image
 from dsv4_pd.settings import names
-from image_support import ROOT, chat, free_ports, get_json, health_of, inside, sh, wait_for
+from support.containers import ROOT, chat, free_ports, get_json, health_of, inside, sh, wait_for
 
 pytestmark = pytest.mark.docker
 KEY = "k3y-with-$igns-and 'quotes'"
@@ -113,7 +113,7 @@ def test_a_secret_shows_nowhere(stack: Stack) -> None:
     assert KEY not in container.logs().decode()
     assert KEY not in inside(container, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
     assert KEY not in json.dumps(get_json(f"{stack.ops}/status"))
-    script = "cd / && for folder in run tmp var/lib/dsv4-pd var/cache/dsv4-pd; do grep -rlsF \"$1\" $folder; done; true"
+    script = 'cd / && for folder in run tmp var/lib/dsv4-pd var/cache/dsv4-pd; do grep -rlsF "$1" $folder; done; true'
     code, found = container.exec_run(["sh", "-c", script, "sh", KEY])
     files = [name for name in found.decode().splitlines() if name != "run/secrets/api_key"]
     assert code == 0 and files, "the servers' own configuration holds it"

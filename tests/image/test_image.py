@@ -11,7 +11,7 @@ from pathlib import Path
 import docker
 import pytest
 from docker.models.images import Image
-from image_support import HARDENED, ROOT, Runner, sh
+from support.containers import HARDENED, ROOT, Runner, sh
 
 pytestmark = pytest.mark.docker
 BUDGET_BYTES = 8_500_000_000
@@ -96,7 +96,9 @@ def test_what_is_left_out_is_refused_by_name(runner: Runner) -> None:
 def test_an_edit_of_the_control_plane_pulls_megabytes(image: Image, image_name: str, scratch: Path) -> None:
     """Only layers above the edited folder are new."""
     context = scratch / "context"
-    names = sh("git", "ls-files", "Dockerfile", ".dockerignore", "docker", "entrypoint", "kernels", "demo", "config", "LICENSE")
+    names = sh(
+        "git", "ls-files", "Dockerfile", ".dockerignore", "docker", "entrypoint", "kernels", "demo", "config", "LICENSE"
+    )
     for name in names.splitlines():
         (context / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, context / name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import docker
 import pytest
 from docker.models.volumes import Volume
-from image_support import HARDENED, Runner, chat, free_ports, get_json, inside, wait_for, wait_healthy
+from support.containers import HARDENED, Runner, chat, free_ports, get_json, inside, wait_for, wait_healthy
 
 pytestmark = pytest.mark.docker
 
@@ -22,7 +22,7 @@ def volumes(engine: docker.DockerClient) -> Iterator[dict[str, Volume]]:
 
 
 def test_second_appliance_any_user_old_volumes(runner: Runner, volumes: dict[str, Volume]) -> None:
-    """Other ports, a user nobody knows, read-only, no capability, volumes that another image wrote; then its restart."""
+    """Other ports, an unknown user, read-only, no capability, volumes that another image wrote; then its restart."""
     mounts = {
         volumes["cache"].name: {"bind": "/var/cache/dsv4-pd", "mode": "rw"},
         volumes["state"].name: {"bind": "/var/lib/dsv4-pd", "mode": "rw"},

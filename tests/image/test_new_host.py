@@ -12,7 +12,7 @@ from pathlib import Path
 import docker
 import pytest
 from docker.models.images import Image
-from image_support import HARDENED, ROOT, free_ports, inside, sh, wait_for, wait_healthy
+from support.containers import HARDENED, ROOT, free_ports, inside, sh, wait_for, wait_healthy
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 BASE = "debian:bookworm-slim"
@@ -53,7 +53,7 @@ def new_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[docker.Docker
     root = tmp_path_factory.mktemp("host")
     socket = f"unix://{root}/docker.sock"
     argv = [dockerd, "--data-root", f"{root}/data", "--exec-root", f"{root}/exec", "--pidfile", f"{root}/pid",
-            "-H", socket, "--bridge", "none", "--iptables=false", "--ip6tables=false", "--log-level", "error"]  # fmt: skip
+            "-H", socket, "--bridge", "none", "--iptables=false", "--ip6tables=false", "--log-level=error"]  # fmt: skip
     path = sh(str(ROOT / "docker/engine-on-debian.sh"), "path").strip()
     with subprocess.Popen(argv, env={**os.environ, "PATH": path}) as process:
         client = docker.DockerClient(socket, timeout=600)
@@ -114,4 +114,3 @@ def test_bundle_loads_on_a_host_without_a_registry(
     done = subprocess.run([bundle / "install.sh"], capture_output=True, text=True, env={**os.environ, **host})
     assert done.returncode == 1
     assert "a file differs from SHA256SUMS" in done.stderr
-

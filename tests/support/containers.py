@@ -116,5 +116,7 @@ def sh(*argv: str, timeout_s: float = 900, **environ: str) -> str:
     done = subprocess.run(
         argv, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT, env={**os.environ, **environ}
     )
-    assert done.returncode == 0, f"{' '.join(argv)} exited {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    assert done.returncode == 0, (
+        f"{' '.join(argv)} exited {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    )
     return done.stdout
