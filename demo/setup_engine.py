@@ -46,7 +46,7 @@ class Environment:
 ENGINE = Environment(
     name="engine",
     locks=("engine-cpu.lock", "engine-cpu-nodeps.lock"),
-    ours=("demo/plugin",),
+    ours=("demo/plugin", "gate"),
     check=("-m", "dsv4_cpu_pd.selfcheck"),
     pythons=ENGINE_PYTHONS,
 )

@@ -1,0 +1,32 @@
+"""A request whose halves did not meet in time: 503 and a reason, where the engine says 500 and an exception's text."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+_TIMED_OUT = re.compile(r"KVTransferError.*timed out after (?P<seconds>[\d.]+)s", re.DOTALL)
+_TRANSFER = re.compile(r"(?:bootstrap|handshake|transfer) failed for request", re.IGNORECASE)
+
+
+def reworded(finish: dict[str, Any]) -> dict[str, Any]:
+    """The finish reason of an aborted request, in words for the client; anything else as it came.
+
+    >>> reworded({"type": "abort", "message": "KVTransferError(1): timed out after 9.9s", "status_code": 500})
+    ... # doctest: +ELLIPSIS
+    {'type': 'abort', 'message': 'the other half ... within 9.9 s ...', 'status_code': 503}
+    """
+    message = str(finish.get("message") or "")
+    if finish.get("type") != "abort" or finish.get("status_code") != HTTPStatus.INTERNAL_SERVER_ERROR:
+        return finish
+    if timed_out := _TIMED_OUT.search(message):
+        reason = (
+            f"the other half of the pair did not take this request within {timed_out['seconds']} s "
+            "(DSV4_LINK_TIMEOUT): it is full, or restarting; send it again later"
+        )
+    elif _TRANSFER.search(message):
+        reason = "the link between prefill and decode failed for this request; send it again"
+    else:
+        return finish
+    return {**finish, "message": reason, "status_code": int(HTTPStatus.SERVICE_UNAVAILABLE)}

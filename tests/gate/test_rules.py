@@ -1,0 +1,111 @@
+"""What the gate refuses, as a table: request, words that the answer must hold."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+LIMITS = {"most": 16, "vocabulary": 2048, "pair": True}
+
+
+def request(**fields: Any) -> SimpleNamespace:
+    plain = {
+        "text": None,
+        "input_ids": None,
+        "sampling_params": {},
+        "top_logprobs_num": None,
+        "logprob_start_len": None,
+    }
+    return SimpleNamespace(**{**plain, "sampling_params": {}, **fields})
+
+
+def refusal(asked: SimpleNamespace, **limits: Any) -> str | None:
+    from dsv4_gate.rules import Limits
+    from dsv4_gate.rules import refusal as judge
+
+    return judge(asked, Limits(**{**LIMITS, **limits}))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"text": "a"},
+        {"text": ["a", "b"], "sampling_params": {"n": 8}},
+        {"input_ids": [0, 2047]},
+        {"input_ids": [[0], [2047]], "sampling_params": [{"n": 2}, {"n": 2}]},
+        {"text": "a", "sampling_params": None},
+        {"text": "a", "sampling_params": {"n": None, "top_k": -1, "temperature": 0.5, "stop": ["x"]}},
+        {"text": "a", "top_logprobs_num": 20, "sampling_params": {"sampling_seed": 1 << 40}},
+        {"text": "a", "image_data": [], "session_params": {}, "return_hidden_states": False},
+    ],
+    ids=str,
+)
+def test_what_a_pair_serves_passes(fields: dict[str, Any]) -> None:
+    assert refusal(request(**fields)) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"text": ""}, "prompt is empty"),
+        ({"text": ["a", ""]}, "prompt is empty"),
+        ({"input_ids": []}, "prompt is empty"),
+        ({"input_ids": [[5], []]}, "prompt is empty"),
+        ({"input_ids": [5, 2048]}, "outside the vocabulary, expected 0 to 2047"),
+        ({"input_ids": [[5], [-1]]}, "outside the vocabulary"),
+        ({"text": "a", "sampling_params": {"n": 0}}, "n is 0"),
+        ({"text": "a", "sampling_params": {"n": True}}, "n is True"),
+        ({"text": "a", "sampling_params": {"n": [2]}}, "n is [2]"),
+        ({"text": ["a", "b"], "sampling_params": [{"n": 1}, {"n": 2}]}, "n differs"),
+        ({"text": ["a"] * 9, "sampling_params": {"n": 2}}, "prompts x n is 18, expected at most 16"),
+        ({"text": "a", "sampling_params": {"top_k": 1 << 40}}, "top_k is 1099511627776"),
+        ({"text": "a", "sampling_params": {"sampling_seed": 1 << 70}}, "63 bits"),
+        ({"text": "a", "top_logprobs_num": 257}, "257 asked for"),
+        ({"text": "a", "top_logprobs_num": [1, -1]}, "-1 asked for"),
+        ({"text": "a", "logprob_start_len": -9}, "logprob_start_len is -9"),
+        ({"input_embeds": [[0.1]]}, "input_embeds is not served"),
+        ({"text": "a", "session_params": {"id": "x"}}, "session_params is not served"),
+        ({"text": "a", "disagg_prefill_dp_rank": 0}, "disagg_prefill_dp_rank is not served"),
+    ],
+    ids=str,
+)
+def test_what_a_pair_cannot_serve_is_refused_in_words(fields: dict[str, Any], words: str) -> None:
+    assert words in str(refusal(request(**fields)))
+
+
+def test_a_single_server_refuses_only_what_would_end_it() -> None:
+    assert refusal(request(text="a", sampling_params={"n": 99}, session_params={"id": "x"}), pair=False) is None
+    assert "prompt is empty" in str(refusal(request(text=""), pair=False))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, None),
+        ({"n": 2, "best_of": 2}, None),
+        ({"best_of": 1}, None),
+        ({"echo": True}, None),
+        ({"best_of": 3}, "best_of is 3, expected n (1)"),
+        ({"suffix": "x"}, "suffix is not served"),
+        ({"echo": True, "logprobs": 0}, "echo with logprobs"),
+    ],
+    ids=str,
+)
+def test_fields_of_completions_that_the_engine_would_ignore(fields: dict[str, Any], words: str | None) -> None:
+    from dsv4_gate.rules import completion_refusal
+
+    asked = SimpleNamespace(**{"n": 1, "best_of": None, "suffix": None, "echo": False, "logprobs": None, **fields})
+    found = completion_refusal(asked)
+    assert found is None if words is None else words in str(found)
+
+
+def test_a_model_that_is_not_here_is_named_with_the_one_that_is() -> None:
+    from dsv4_gate.rules import model_refusal
+
+    assert model_refusal("deepseek-v4", "deepseek-v4", "default") is None
+    assert model_refusal("default", "deepseek-v4", "default") is None
+    assert model_refusal("gpt-4", "deepseek-v4", "default") == (
+        "The model 'gpt-4' does not exist here; this server has 'deepseek-v4'."
+    )
