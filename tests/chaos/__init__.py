@@ -1,0 +1,1 @@
+"""Random faults against the real CPU pair under steady load: `make chaos`."""

@@ -1,0 +1,183 @@
+"""The faults. Each is done to a running appliance and undone within seconds; what follows is the appliance's affair."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dsv4_pd.guard import tree
+from support.appliance import Appliance
+
+Fault = Callable[[Appliance, random.Random], str]
+
+
+def _pid(appliance: Appliance, name: str) -> int:
+    """A program's main process; 0 while there is none."""
+    if name in ("guard", "supervisord"):
+        mark = b"dsv4_pd\0guard" if name == "guard" else b"supervisor.supervisord"
+        for pid in _ours(appliance):
+            with contextlib.suppress(OSError):
+                if mark in (Path("/proc") / str(pid) / "cmdline").read_bytes():
+                    return pid
+        return 0
+    return int(appliance.health().get("roles", {}).get(name, {}).get("pid") or 0)
+
+
+def _ours(appliance: Appliance) -> list[int]:
+    mark = f"DSV4_RUN_MARK={appliance.root / 'run'}".encode()
+    found = []
+    for pid in tree.pids():
+        with contextlib.suppress(OSError):
+            if mark in (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def _scheduler(appliance: Appliance, name: str) -> int:
+    """The server's scheduler process, which computes; it names itself."""
+    for pid in tree.members(_pid(appliance, name)):
+        with contextlib.suppress(OSError):
+            if b"scheduler" in (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")[0]:
+                return pid
+    return 0
+
+
+def _signal(pid: int, number: int) -> bool:
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+            return True
+    return False
+
+
+def kill(*names: str) -> Fault:
+    """kill -9 of main processes, at once."""
+
+    def act(appliance: Appliance, _: random.Random) -> str:
+        pids = [_pid(appliance, name) for name in names]
+        for pid in pids:
+            _signal(pid, signal.SIGKILL)
+        return f"kill -9 {' and '.join(names)}"
+
+    return act
+
+
+def kill_scheduler(appliance: Appliance, choose: random.Random) -> str:
+    name = choose.choice(("prefill", "decode"))
+    _signal(_scheduler(appliance, name), signal.SIGKILL)
+    return f"kill -9 {name}'s scheduler"
+
+
+def kill_during_restart(appliance: Appliance, choose: random.Random) -> str:
+    first, second = choose.sample(("prefill", "decode"), 2)
+    _signal(_pid(appliance, first), signal.SIGKILL)
+    time.sleep(choose.uniform(2, 8))
+    _signal(_pid(appliance, second), signal.SIGKILL)
+    return f"kill -9 {first}, then {second} during the restart"
+
+
+def pause(appliance: Appliance, choose: random.Random) -> str:
+    """-STOP, seconds later -CONT."""
+    name = choose.choice(("prefill", "decode", "router", "guard", "prefill's scheduler", "decode's scheduler"))
+    role = name.removesuffix("'s scheduler")
+    pid = _scheduler(appliance, role) if name != role else _pid(appliance, role)
+    seconds = choose.uniform(1, 8)
+    if _signal(pid, signal.SIGSTOP):
+        time.sleep(seconds)
+        _signal(pid, signal.SIGCONT)
+    return f"-STOP {name}, -CONT after {seconds:.0f} s"
+
+
+def steal_port(appliance: Appliance, choose: random.Random) -> str:
+    """A stranger takes a server's port while it is down, for some seconds."""
+    name = choose.choice(("prefill", "decode"))
+    port = appliance.ports[f"DSV4_{name.upper()}_PORT"]
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _signal(_pid(appliance, name), signal.SIGKILL)
+        for _ in range(100):
+            with contextlib.suppress(OSError):
+                thief.bind(("127.0.0.1", port))
+                thief.listen()
+                break
+            time.sleep(0.02)
+        time.sleep(choose.uniform(2, 10))
+    return f"kill -9 {name}, its port taken meanwhile"
+
+
+def fill_run_folder(appliance: Appliance, choose: random.Random) -> str:
+    """The tmpfs of the run folder is full for some seconds."""
+    run = appliance.root / "run"
+    filler, seconds = run / "filler", choose.uniform(3, 8)
+    free = shutil.disk_usage(run).free
+    with contextlib.suppress(OSError), filler.open("wb") as file:
+        for _ in range(free // 65536 + 2):
+            file.write(b"\0" * 65536)
+            file.flush()
+    time.sleep(seconds)
+    filler.unlink(missing_ok=True)
+    return f"run folder full for {seconds:.0f} s"
+
+
+def jump_clock(appliance: Appliance, choose: random.Random) -> str:
+    """The wall clock of every process of the appliance jumps, and later back."""
+    shift, seconds = choose.choice((-86400, -3600, 3600, 86400)), choose.uniform(3, 8)
+    for value in (shift, 0):
+        with (appliance.root / "clock").open("r+b") as file, mmap.mmap(file.fileno(), 8) as page:
+            page[:8] = struct.pack("q", value)
+        time.sleep(seconds)
+    return f"wall clock {shift:+d} s, back after {seconds:.0f} s"
+
+
+def flood_log(appliance: Appliance, choose: random.Random) -> str:
+    """A server writes 20 MB of log as fast as it is read."""
+    name = choose.choice(("prefill", "decode"))
+    line = b"[2026-11-29 15:20:11] INFO: noise with Scheduler hit an exception: inside " + b"x" * 120 + b"\n"
+    deadline = time.monotonic() + 20
+    with contextlib.suppress(OSError), (Path("/proc") / str(_pid(appliance, name)) / "fd" / "1").open("wb") as pipe:
+        for _ in range(20_000_000 // (len(line) * 300)):
+            pipe.write(line * 300)
+            if time.monotonic() > deadline:
+                break
+    return f"log flood of {name}"
+
+
+# weight → fault; a reload costs half a minute on two idle cores, so the cheap ones come more often
+FAULTS: tuple[tuple[int, Fault], ...] = (
+    (2, kill("prefill")),
+    (2, kill("decode")),
+    (2, kill("router")),
+    (2, kill("guard")),
+    (1, kill("supervisord")),
+    (1, kill("prefill", "decode")),
+    (1, kill("decode", "guard")),
+    (1, kill("router", "guard")),
+    (1, kill_scheduler),
+    (1, kill_during_restart),
+    (4, pause),
+    (1, steal_port),
+    (2, fill_run_folder),
+    (2, jump_clock),
+    (2, flood_log),
+)
+
+
+def pick(choose: random.Random) -> Fault:
+    """The next fault."""
+    return choose.choices([fault for _, fault in FAULTS], [weight for weight, _ in FAULTS])[0]
+
+
+def environment(root: Path, library: Path) -> dict[str, Any]:
+    """What the appliance needs so that its clock can be moved."""
+    (root / "clock").write_bytes(struct.pack("q", 0))
+    return {"LD_PRELOAD": str(library), "CHAOS_CLOCK": str(root / "clock")}

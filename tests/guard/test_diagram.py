@@ -1,0 +1,26 @@
+"""docs/health.md shows the diagram that the code has, and the code has the edges that the design names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dsv4_pd.guard.diagram import edges, fill
+from dsv4_pd.guard.states import CLOSING, StateName
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/health.md"
+READY, DEGRADED, RECOVERING = StateName.READY, StateName.DEGRADED, StateName.RECOVERING
+
+
+def test_the_page_is_fresh() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert fill(text) == text, "stale: run `make docs`"
+
+
+def test_the_edges_of_the_design() -> None:
+    found = edges()
+    assert {(READY, DEGRADED), (DEGRADED, READY), (RECOVERING, READY), (READY, RECOVERING)} <= found
+    for name in set(StateName) - CLOSING:
+        assert (name, StateName.STOPPING) in found
+    assert not [edge for edge in found if edge[0] in CLOSING], "an ending is final"
+    assert not [edge for edge in found if StateName.SAFE in edge and edge[1] is not StateName.STOPPING]
+    assert not [edge for edge in found if edge[1] is DEGRADED and edge[0] is not READY], "doubt is only for who serves"

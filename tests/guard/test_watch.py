@@ -1,0 +1,105 @@
+"""One program's record: incarnations, progress, phases, time left."""
+
+from __future__ import annotations
+
+from dsv4_pd.guard.signatures import Signatures
+from dsv4_pd.guard.states import Answer, Phase
+from dsv4_pd.guard.supervisor import Process
+from dsv4_pd.guard.watch import Watch
+
+SIGNATURES = Signatures("""
+[[milestone]]
+text = "Load weight begin."
+phase = "weights"
+[[progress]]
+regex = 'Loading .*?(?P<percent>[0-9]+)%'
+phase = "weights"
+[[work]]
+text = "Decode batch"
+""")
+
+
+def running(now: float = 100.0) -> Watch:
+    watch = Watch("decode", SIGNATURES)
+    watch.on_event("STARTING", now, 7)
+    watch.on_event("RUNNING", now + 1, 7)
+    return watch
+
+
+def test_each_end_counts_once_however_it_is_told() -> None:
+    watch = running()
+    watch.on_gone(7)
+    assert not watch.up
+    assert watch.deaths == 0, "supervisord has yet to say how"
+    watch.on_event("EXITED", 110.0, 0, "exited with code 3")
+    watch.on_event("FATAL", 111.0)
+    assert (watch.deaths, watch.exit) == (1, "exited with code 3")
+
+
+def test_an_exit_before_it_counted_as_running() -> None:
+    watch = Watch("decode", SIGNATURES)
+    watch.on_event("STARTING", 1.0)
+    watch.on_event("BACKOFF", 1.1, 0, "exited with code 3")
+    watch.on_event("FATAL", 1.2)
+    assert (watch.deaths, watch.view().idle) == (1, True)
+
+
+def test_what_supervisord_says_later_mends_a_missed_event() -> None:
+    watch = running()
+    assert watch.differs(Process("decode", "EXITED", 0, 3), asked=105.0)
+    assert watch.differs(Process("decode", "RUNNING", 9, 0), asked=105.0)
+    assert not watch.differs(Process("decode", "EXITED", 0, 3), asked=100.5), "older than the last event"
+
+
+def test_a_late_notice_of_an_old_process_is_not_about_the_new_one() -> None:
+    watch = running()
+    watch.on_event("EXITED", 110.0, 0, "x")
+    watch.on_event("STARTING", 111.0, 8)
+    watch.on_gone(7)
+    assert watch.up
+
+
+def test_phases_only_go_forward_and_carry_their_percent() -> None:
+    watch = running()
+    watch.on_lines(["[2026-11-29 15:20:11 TP0] Load weight begin. avail", "Loading shards:  43% Completed"], 120.0)
+    assert (watch.phase, watch.percent, watch.describe()) == (Phase.WEIGHTS, 43, "weights 43 %")
+    watch.on_ready(Answer.YES, 160.0)
+    watch.on_lines(["[2026-11-29 15:20:11 TP0] Load weight begin. avail"], 170.0)
+    assert watch.phase is Phase.READY
+
+
+def test_progress_while_loading_and_while_serving() -> None:
+    watch = running()
+    watch.on_lines(["whatever"], 120.0)
+    watch.on_work((frozenset({7}), 10), 130.0)
+    watch.on_work((frozenset({7}), 10), 140.0)
+    assert watch.progress == 130.0, "the same processes that have read nothing more"
+    watch.on_ready(Answer.YES, 150.0)
+    watch.on_lines(["GET /ready 200"], 160.0)
+    assert watch.progress == 150.0, "an access line is no work"
+    watch.on_lines(["[2026-11-29 15:20:11 TP0] Decode batch, #running-req: 1"], 170.0)
+    assert watch.progress == 170.0
+    watch.on_health(Answer.SILENT, 180.0)
+    assert watch.progress == 170.0
+    watch.on_health(Answer.YES, 190.0)
+    assert watch.progress == 190.0
+
+
+def test_tokens_count_as_moved_only_between_samples_taken_afterwards() -> None:
+    watch = running()
+    for at, value in ((200.0, 10.0), (202.0, 20.0), (204.0, 20.0), (206.0, 30.0)):
+        watch.on_counter(value, at)
+    assert watch.moves_since(201.0) == 1, "10 to 20 may have been computed before"
+    assert watch.moves_since(199.0) == 2
+    assert watch.progress == 206.0
+
+
+def test_time_left_comes_from_the_last_good_start() -> None:
+    watch = running(100.0)
+    watch.last_times = {"weights": 10.0, "ready": 60.0}
+    assert watch.eta(110.0) == 50.0
+    watch.on_lines(["[2026-11-29 15:20:11 TP0] Load weight begin. avail"], 130.0)  # 20 s later than last time
+    assert watch.eta(130.0) == 50.0
+    watch.on_ready(Answer.YES, 170.0)
+    assert watch.eta(171.0) is None
+    assert watch.phase_times == {"weights": 30.0, "ready": 70.0}
