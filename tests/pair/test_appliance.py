@@ -25,7 +25,7 @@ WEATHER: dict[str, Any] = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
-TWO_CITIES = {"messages": [{"role": "user", "content": "What is the weather in Paris and Rome?"}], "tools": [WEATHER]}
+TWO_CITIES = {"messages": [{"role": "user", "content": "What is the weather in Paris and in Tokyo?"}], "tools": [WEATHER]}
 THINKING = {
     "messages": [{"role": "user", "content": "What is the capital of France?"}],
     "chat_template_kwargs": {"thinking": True},
@@ -72,7 +72,7 @@ def test_parallel_tool_calls(appliance: Appliance) -> None:
     choice = answer["choices"][0]
     calls = [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in choice["message"]["tool_calls"]]
     assert choice["finish_reason"] == "tool_calls"
-    assert calls == [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Rome"})]
+    assert calls == [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Tokyo"})]
 
 
 def test_streamed_parallel_tool_calls(appliance: Appliance) -> None:
@@ -83,7 +83,7 @@ def test_streamed_parallel_tool_calls(appliance: Appliance) -> None:
         content += delta.get("content") or ""
         for call in delta.get("tool_calls") or ():
             arguments[call["index"]] = arguments.get(call["index"], "") + (call["function"].get("arguments") or "")
-    assert [json.loads(text) for _, text in sorted(arguments.items())] == [{"city": "Paris"}, {"city": "Rome"}]
+    assert [json.loads(text) for _, text in sorted(arguments.items())] == [{"city": "Paris"}, {"city": "Tokyo"}]
     assert "DSML" not in content
 
 
