@@ -8,7 +8,9 @@ from typing import Any
 
 from dsv4_pd import __version__
 from dsv4_pd.host.facts import HostFacts
+from dsv4_pd.paths import Paths
 from dsv4_pd.placement import Placement
+from dsv4_pd.profiles import Profile
 from dsv4_pd.settings import SECRETS, Settings, image_reference
 
 # Where an installation lies says nothing about what it does.
@@ -16,14 +18,18 @@ _PLACES = frozenset({"run_dir", "state_dir", "cache_dir", "engine_python", "rout
 _PACKAGES = ("sglang", "sglang_router", "nixl", "torch", "triton", "flashinfer_python", "smg")
 
 
-def about(settings: Settings, facts: HostFacts, placement: Placement) -> dict[str, Any]:
+def about(settings: Settings, profile: Profile, facts: HostFacts, placement: Placement, paths: Paths) -> dict[str, Any]:
     """Plain values for /status, receipts and benchmark files."""
     return {
         "image": image_reference(),
+        "container": facts.software.container,
+        "run_dir": str(paths.run),
+        "state_dir": str(paths.state),
         "versions": {"dsv4-pd": __version__, **_versions(settings)},
         "model": {"name": settings.model, "revision": settings.model_revision},
         "settings_hash": settings_hash(settings),
         "machine": machine(facts),
+        "expected_kv_tokens": expected_kv_tokens(profile, placement),
         "placement": {
             role.role: {
                 "gpus": [gpu.uuid for gpu in role.gpus],
@@ -48,6 +54,15 @@ def machine(facts: HostFacts) -> dict[str, Any]:
         "gpus": [{"name": gpu.name, "memory_gb": round(gpu.memory_bytes / 1e9)} for gpu in facts.gpus],
         "topology": [{"numa_node": gpu.numa_node, "bridges": list(gpu.bridges)} for gpu in facts.gpus],
     }
+
+
+def expected_kv_tokens(profile: Profile, placement: Placement) -> dict[str, int]:
+    """Role -> tokens of KV that it should hold: what the profile pins; empty where nothing says it."""
+    pinned = {
+        role.role: {**profile.engine.get("common", {}), **profile.engine.get(role.role, {})}.get("max-total-tokens")
+        for role in placement.roles
+    }
+    return {role: int(tokens) for role, tokens in pinned.items() if tokens}
 
 
 def settings_hash(settings: Settings) -> str:

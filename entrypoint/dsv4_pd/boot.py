@@ -37,7 +37,7 @@ class Plan:
     def files(self) -> tuple[ConfigFile, ...]:
         """Every file that the run needs, supervisord's own last."""
         own = tuple(file for program in self.programs for file in program.files)
-        known = about(self.settings, self.facts, self.placement)
+        known = about(self.settings, self.profile, self.facts, self.placement, self.paths)
         guard = build_guard(self.settings, self.profile, self.placement, self.programs, self.paths, known)
         return (
             *own,

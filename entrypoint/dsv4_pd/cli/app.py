@@ -20,6 +20,7 @@ COMMANDS = {
     "download": ("dsv4_pd.cli.download", "Fetch the model ahead of the first start, or check it."),
     "support-bundle": ("dsv4_pd.cli.support_bundle", "Pack report, plan and logs, redacted."),
     "status": ("dsv4_pd.cli.status", "Show a running appliance."),
+    "verify": ("dsv4_pd.cli.verify", "Certify a running appliance, with a receipt."),
     "health": ("dsv4_pd.cli.health", "Exit 0 while the appliance serves, 1 otherwise."),
     "version": ("dsv4_pd.cli.version", "Print versions."),
 }

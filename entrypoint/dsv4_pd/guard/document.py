@@ -36,6 +36,7 @@ def document(config: GuardConfig, world: World, state: State, events: Sequence[d
             "limit": config.limits.restart_limit,
             "window_s": config.limits.restart_window,
         },
+        "proof": {"plugins": list(config.plugins), "missing": list(world.missing_proof)},
         "events": list(events),
     }
 

@@ -1,0 +1,176 @@
+"""`dsv4-pd verify`: certify a running appliance, with a receipt."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from dsv4_pd.appliance import started
+from dsv4_pd.cli.status import default_url
+from dsv4_pd.errors import ApplianceError
+from dsv4_pd.verify import catalogue, launches
+from dsv4_pd.verify.api import Api
+from dsv4_pd.verify.base import Local, Options, Subject, Verdict
+from dsv4_pd.verify.ops import Ops
+from dsv4_pd.verify.run import Answer, receipt, run, verdict
+
+_MARKS = {Verdict.PASS: ("pass", "green"), Verdict.FAIL: ("FAIL", "bold red"), Verdict.SKIP: ("skip", "yellow")}
+_names = click.Choice(catalogue.NAMES)
+
+
+@click.command("verify")
+@click.option("--url", default=default_url, show_default="http://127.0.0.1:$DSV4_OPS_PORT", help="Its ops port.")
+@click.option("--api-url", default=None, help="Its API; default: the ops port's host, port $DSV4_PORT or 8000.")
+@click.option("--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its API key.")
+@click.option("--json", "as_json", is_flag=True, help="Print the receipt instead of text.")
+@click.option(
+    "--receipt", "receipt_file", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file too."
+)
+@click.option("--only", multiple=True, type=_names, help="Only this check; may be given more than once.")
+@click.option("--skip", multiple=True, type=_names, help="Leave this check out.")
+@click.option("--strict", is_flag=True, help="A skipped check fails the verification.")
+@click.option(
+    "--launches", "count", default=1, show_default=True, help="Start it anew and verify again, so often in all."
+)
+@click.option("--restart", "restart_command", help="How to restart it, such as 'docker restart dsv4-pd'.")
+@click.option("--own", is_flag=True, help="Start an appliance for this, from DSV4_* settings, and stop it afterwards.")
+@click.option("--container", help="Name of its container: its restart policy is read by docker inspect.")
+@click.option("--bursts", default=3, show_default=True, help="Bursts of the empty-answer check.")
+@click.option("--burst-size", default=8, show_default=True, help="Streams in each burst.")
+@click.option("--allow-restarts", default=0, show_default=True, help="Restarts that do not fail it.")
+@click.option("--single-url", help="API of a single-mode appliance with the same model, to compare answers with.")
+@click.option(
+    "--start-single/--no-start-single", default=None, help="Start one for the comparison; default on the demo."
+)
+@click.option("--list", "listing", is_flag=True, help="List the checks and stop.")
+def command(**given: Any) -> int:
+    """Check a running appliance from the outside in; exit 0 when nothing failed, 1 otherwise."""
+    if given["listing"]:
+        for check in catalogue.CHECKS:
+            click.echo(f"{check.name:<20} {check.title}")
+        return 0
+    begun = time.time()
+    rounds, status, url = _own_launches(given) if given["own"] else _launches(given)
+    paper = receipt(rounds, status, url, begun)
+    if given["receipt_file"]:
+        given["receipt_file"].write_text(json.dumps(paper, indent=1) + "\n", encoding="utf-8")
+    _close(paper, given, rounds)
+    skips = given["strict"] and any(a.result.verdict is Verdict.SKIP for answers in rounds for a in answers)
+    return int(verdict(rounds) is not Verdict.PASS or skips)
+
+
+def _launches(given: Mapping[str, Any]) -> tuple[list[tuple[Answer, ...]], dict[str, Any], str]:
+    """Verify the running appliance, restarted between the rounds."""
+    ops = Ops(given["url"])
+    if given["count"] > 1 and not given["restart_command"]:
+        raise click.UsageError("--launches needs --restart COMMAND (such as 'docker restart dsv4-pd') or --own")
+    rounds = []
+    for number in range(given["count"]):
+        if number:
+            launches.restart(ops, given["restart_command"])
+        rounds.append(_round(ops, given, number))
+    return rounds, ops.status(), ops.url
+
+
+def _own_launches(given: Mapping[str, Any]) -> tuple[list[tuple[Answer, ...]], dict[str, Any], str]:
+    """Start, verify, stop, as often as asked."""
+    rounds: list[tuple[Answer, ...]] = []
+    status: dict[str, Any] = {}
+    for number in range(given["count"]):
+        with started({}) as running:
+            ops = Ops(running.ops_url)
+            rounds.append(_round(ops, {**given, "api_url": running.api_url}, number))
+            status = ops.status()
+    return rounds, status, "an appliance started for this"
+
+
+def _round(ops: Ops, given: Mapping[str, Any], number: int) -> tuple[Answer, ...]:
+    """One launch's checks, told as they end."""
+    terminal = Console(highlight=False, stderr=given["as_json"])
+    if given["count"] > 1:
+        terminal.print(f"launch {number + 1} of {given['count']}")
+    checks = catalogue.chosen(given["only"], given["skip"])
+    subject = _subject(ops, given, number)
+    with terminal.status("…") if terminal.is_terminal else contextlib.nullcontext():
+        return run(checks, subject, lambda answer: _tell(terminal, answer))
+
+
+def _subject(ops: Ops, given: Mapping[str, Any], seed: int) -> Subject:
+    status = ops.status()
+    about = status.get("about") or {}
+    on_cpu = not (about.get("machine") or {}).get("gpus")
+    single = (
+        given["start_single"] if given["start_single"] is not None else status.get("profile") == "demo-cpu" and on_cpu
+    )
+    options = Options(
+        bursts=given["bursts"],
+        burst_size=given["burst_size"],
+        allowed_restarts=given["allow_restarts"],
+        container=given["container"],
+        single_url=given["single_url"],
+        start_single=single,
+        seed=seed,
+    )
+    api = Api(given["api_url"] or api_url(ops.url), str(status.get("model")), read_key(given["api_key_file"]))
+    return Subject(api, ops, options, _local(status, about))
+
+
+def api_url(ops_url: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The API beside an ops port.
+
+    >>> api_url("http://gpu-box:8001", {})
+    'http://gpu-box:8000'
+    """
+    return f"http://{urlsplit(ops_url).hostname}:{environ.get('DSV4_PORT') or 8000}"
+
+
+def read_key(path: Path | None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The API key from the option's file, or from where `serve` takes it."""
+    named = path or (Path(environ["DSV4_API_KEY_FILE"]) if environ.get("DSV4_API_KEY_FILE") else None)
+    if named:
+        return named.read_text(encoding="utf-8").removesuffix("\n") or None
+    return environ.get("DSV4_API_KEY") or None
+
+
+def _local(status: Mapping[str, Any], about: Mapping[str, Any]) -> Local | None:
+    """Same PID namespace and file system: its own health file beats under our eyes."""
+    folder = Path(str(about.get("run_dir") or "/nonexistent"))
+    try:
+        beat = json.loads((folder / "health.json").read_text(encoding="utf-8"))["heartbeat"]
+    except (OSError, ValueError, KeyError):
+        return None
+    if abs(beat - status.get("heartbeat", 0.0)) > 10.0:
+        return None
+    state = about.get("state_dir")
+    return Local(Path("/"), folder, Path(state) if state else None)
+
+
+def _tell(terminal: Console, answer: Answer) -> None:
+    word, style = _MARKS[answer.result.verdict]
+    line = Text.assemble((word, style), f"  {answer.check.title:<34}", (f"{answer.seconds:7.2f} s  ", "dim"))
+    terminal.print(line, Text(answer.result.evidence), sep="", soft_wrap=True)
+    if answer.result.next_step and answer.result.verdict is not Verdict.PASS:
+        terminal.print(Text(f"      → {answer.result.next_step}", style=style), soft_wrap=True)
+
+
+def _close(paper: dict[str, Any], given: Mapping[str, Any], rounds: list[tuple[Answer, ...]]) -> None:
+    if given["as_json"]:
+        click.echo(json.dumps(paper, indent=1))
+        return
+    every = [answer for answers in rounds for answer in answers]
+    counts = {word: sum(a.result.verdict is word for a in every) for word in Verdict}
+    wrong = sorted({a.check.name for a in every if a.result.verdict is Verdict.FAIL})
+    click.echo(f"{counts[Verdict.PASS]} passed, {counts[Verdict.FAIL]} failed, {counts[Verdict.SKIP]} skipped"
+               + (f": {', '.join(wrong)}" if wrong else ""))  # fmt: skip
+    if not every:
+        raise ApplianceError("no check was chosen")

@@ -1,0 +1,36 @@
+"""Prompts of a wanted length, without a tokenizer: the server counts."""
+
+from __future__ import annotations
+
+from dsv4_pd.verify import prompts
+from dsv4_pd.verify.api import Api
+
+_SAMPLE = 300
+
+
+def context_length(api: Api) -> int | None:
+    """The longest request, as the API tells it."""
+    try:
+        models = api.get("/v1/models").get("data") or [{}]
+    except (OSError, ValueError):
+        return None
+    value = models[0].get("max_model_len")
+    return int(value) if value else None
+
+
+def long_text(api: Api, tokens: int, seed: int) -> str:
+    """Filler of about `tokens` tokens, by the server's own count of a sample."""
+    return prompts.filler(words_for(api, tokens, seed), seed)
+
+
+def words_for(api: Api, tokens: int, seed: int) -> int:
+    """How many words of filler make so many tokens."""
+    counts = [_count(api, words, seed) for words in (_SAMPLE, 2 * _SAMPLE)]
+    each = (counts[1] - counts[0]) / _SAMPLE
+    if each <= 0:
+        return tokens  # no count was given: a word is at least a token
+    return max(1, int((tokens - (counts[0] - each * _SAMPLE)) / each))
+
+
+def _count(api: Api, words: int, seed: int) -> int:
+    return int(api.chat(prompts.filler(words, seed), max_tokens=1).usage.get("prompt_tokens", 0))
