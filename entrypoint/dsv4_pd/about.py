@@ -26,7 +26,7 @@ def about(settings: Settings, profile: Profile, facts: HostFacts, placement: Pla
         "run_dir": str(paths.run),
         "state_dir": str(paths.state),
         "versions": {"dsv4-pd": __version__, **_versions(settings)},
-        "model": {"name": settings.model, "revision": settings.model_revision},
+        "weights": {"name": settings.model, "revision": settings.model_revision},
         "settings_hash": settings_hash(settings),
         "machine": machine(facts),
         "expected_kv_tokens": expected_kv_tokens(profile, placement),

@@ -37,7 +37,7 @@ class Running:
 def second(status: Mapping[str, Any], **settings: str) -> Iterator[Running]:
     """One more appliance with the model and profile of a running one, on free ports; stopped at the end."""
     about = status.get("about") or {}
-    same = {"profile": str(status.get("profile", "")), "model": str((about.get("model") or {}).get("name", ""))}
+    same = {"profile": str(status.get("profile", "")), "model": str((about.get("weights") or {}).get("name", ""))}
     with started({**same, **settings}) as running:
         yield running
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "support-bundle": ("dsv4_pd.cli.support_bundle", "Pack report, plan and logs, redacted."),
     "status": ("dsv4_pd.cli.status", "Show a running appliance."),
     "verify": ("dsv4_pd.cli.verify", "Certify a running appliance, with a receipt."),
+    "bench": ("dsv4_pd.cli.bench", "Measure a running appliance; compare runs; write reports."),
     "health": ("dsv4_pd.cli.health", "Exit 0 while the appliance serves, 1 otherwise."),
     "version": ("dsv4_pd.cli.version", "Print versions."),
 }

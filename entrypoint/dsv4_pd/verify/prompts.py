@@ -30,10 +30,11 @@ WEATHER_TOOL: dict[str, Any] = {
     },
 }
 # Plain words that both tokenizers know, so that a text of them has a steady length in tokens.
-_WORDS = tuple(
+_TEXT = (
     "the server reads a prompt and the cache holds keys and values of every token while decode writes one word "
-    "then the next word for the answer and a letter crosses the bridge in the morning to the other side".split(" ")
+    "then the next word for the answer and a letter crosses the bridge in the morning to the other side"
 )
+_WORDS = tuple(_TEXT.split())
 
 
 def filler(words: int, seed: int) -> str:

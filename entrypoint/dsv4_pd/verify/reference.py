@@ -25,7 +25,7 @@ def ask(api: Api, seed: int) -> Answers:
 def key_of(status: dict[str, Any]) -> str:
     """Answers are comparable for one model, one revision, one engine."""
     about = status.get("about") or {}
-    model = about.get("model") or {}
+    model = about.get("weights") or {}
     return "|".join(
         str(part) for part in (model.get("name"), model.get("revision"), about.get("versions", {}).get("sglang"))
     )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dsv4_pd.verify import prompts
 from dsv4_pd.verify.api import Api
+from dsv4_pd.verify.ops import Ops, by_role
 
 _SAMPLE = 300
 
 
-def context_length(api: Api) -> int | None:
-    """The longest request, as the API tells it."""
-    try:
-        models = api.get("/v1/models").get("data") or [{}]
-    except (OSError, ValueError):
-        return None
-    value = models[0].get("max_model_len")
-    return int(value) if value else None
+def context_length(ops: Ops) -> int | None:
+    """The longest request that every server takes; the routers' /v1/models does not tell it."""
+    lengths = by_role(ops.samples(), "sglang:context_len")
+    return int(min(lengths.values())) if lengths else None
 
 
 def long_text(api: Api, tokens: int, seed: int) -> str:

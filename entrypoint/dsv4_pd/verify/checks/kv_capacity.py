@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsv4_pd.verify.base import Result, Subject, failed, passed, skipped
+from dsv4_pd.verify.sizing import context_length
 
 TOLERANCE = 0.10  # below the model's figure by more than this: something else sits in the memory
 
@@ -17,7 +18,7 @@ def check(subject: Subject) -> Result:
     held = {name: role.get("kv_capacity_tokens") for name, role in servers.items()}
     if not servers or any(tokens is None for tokens in held.values()):
         return failed(f"a role does not tell its KV capacity: {held}", "its /metrics must answer; see dsv4-pd status")
-    return judge(held, about.get("expected_kv_tokens") or {}, _context(subject))
+    return judge(held, about.get("expected_kv_tokens") or {}, context_length(subject.ops))
 
 
 def judge(held: dict[str, Any], expected: dict[str, int], context: int | None) -> Result:
@@ -41,12 +42,3 @@ def judge(held: dict[str, Any], expected: dict[str, int], context: int | None) -
     if not expected:
         return skipped(f"no memory model for this profile; {told}", "compare with an earlier receipt")
     return passed(f"{told}; expected {', '.join(f'{n} {t:,}' for n, t in expected.items())}", **details)
-
-
-def _context(subject: Subject) -> int | None:
-    try:
-        models = subject.api.get("/v1/models").get("data") or [{}]
-    except (OSError, ValueError):
-        return None
-    value = models[0].get("max_model_len")
-    return int(value) if value else None

@@ -10,7 +10,8 @@ from dsv4_pd.verify.base import Result, Subject, failed, passed, skipped
 from dsv4_pd.verify.ops import by_role
 
 SLOW = 1e9  # bytes/s; UCX without peer access, or with expandable segments, falls to 0.3e9
-WORDS = 600  # enough that the transfer, and not its start, takes the time
+WORDS = {False: 600, True: 12000}  # on GPUs: so that the transfer, and not its start, takes the time
+_GIBI = 2.0**30
 
 
 def check(subject: Subject) -> Result:
@@ -18,12 +19,12 @@ def check(subject: Subject) -> Result:
     status = subject.status
     if status.get("mode") != "pd":
         return skipped("single mode: no link")
+    gpus = bool(((status.get("about") or {}).get("machine") or {}).get("gpus"))
     before = subject.ops.samples()
-    reply = subject.api.chat(prompts.filler(WORDS, time.time_ns()), max_tokens=4)
+    reply = subject.api.chat(prompts.filler(WORDS[gpus], time.time_ns()), max_tokens=4)
     if reply.status != 200:
         return failed(f"the request failed: {reply.status} {reply.error[:200]}", "dsv4-pd status names the hop")
     after = _settled(subject, before)
-    gpus = bool(((status.get("about") or {}).get("machine") or {}).get("gpus"))
     return judge(before, after, int(reply.usage.get("prompt_tokens", 0)), gpus=gpus)
 
 
@@ -35,18 +36,18 @@ def judge(before: list[Sample], after: list[Sample], prompt_tokens: int, *, gpus
             "a request was answered, yet no KV transfer was counted",
             "the request did not take the PD path: see the router's --prefill/--decode lines in dsv4-pd plan",
         )
-    prefilled = by_role(after, "sglang:kv_transfer_total_mb_count")
-    speed = next((s.value for s in after if s.name == "dsv4_kv_link_bytes_per_second"), 0.0)
-    details = {"transfers": count, "bytes": moved, "prompt_tokens": prompt_tokens, "bytes_per_s": speed}
+    timed = _delta(before, after, "sglang:kv_transfer_speed_gb_s_count")
+    speed = _delta(before, after, "sglang:kv_transfer_speed_gb_s_sum") / timed * _GIBI if timed else 0.0
+    details = {"transfers": count, "bytes": moved, "prompt_tokens": prompt_tokens, "bytes_per_s": round(speed)}
     where = "GPU" if gpus else "host"
-    told = f"NIXL moved {moved / 1e6:.2f} MB of {where} memory for {prompt_tokens} tokens, mean {speed / 1e9:.2f} GB/s"
+    told = f"NIXL moved {moved / 1e6:.2f} MB of {where} memory for {prompt_tokens} tokens, at {speed / 1e9:.3f} GB/s"
     if gpus and speed < SLOW:
         return failed(
             f"{told}: below {SLOW / 1e9:.0f} GB/s",
-            "dsv4-pd doctor --link measures it and names the transport; unset PYTORCH_CUDA_ALLOC_CONF and UCX_TLS",
+            "dsv4-pd doctor measures the link and names the transport; unset PYTORCH_CUDA_ALLOC_CONF and UCX_TLS",
             **details,
         )
-    return passed(told, **details, counted_by=sorted(prefilled))
+    return passed(told, **details, counted_by=sorted(by_role(after, "sglang:kv_transfer_total_mb_count")))
 
 
 def _settled(subject: Subject, before: list[Sample]) -> list[Sample]:

@@ -12,9 +12,9 @@ _ANSWER = 16
 
 def check(subject: Subject) -> Result:
     """A prompt of nine tenths of the limit."""
-    limit = context_length(subject.api)
+    limit = context_length(subject.ops)
     if limit is None:
-        return skipped("/v1/models does not tell the context length")
+        return skipped("no server tells its context length")
     text = long_text(subject.api, int(limit * SHARE) - _ANSWER, subject.options.seed)
     reply = subject.api.chat(text, stream=True, max_tokens=_ANSWER, timeout=1800)
     if trouble := broken(reply, streamed=True):

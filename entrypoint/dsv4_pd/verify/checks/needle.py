@@ -15,9 +15,9 @@ _DEMO_WORDS = 40
 
 def check(subject: Subject) -> Result:
     """One code for each length and depth, at temperature 0."""
-    limit = context_length(subject.api)
+    limit = context_length(subject.ops)
     if limit is None:
-        return skipped("/v1/models does not tell the context length")
+        return skipped("no server tells its context length")
     rng = random.Random(subject.options.seed)  # noqa: S311
     lengths = _lengths(subject, limit)
     missed, found = [], 0

@@ -10,7 +10,7 @@ from dsv4_pd.verify.compare import both
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"colour": {"enum": ["red", "green", "blue"]}, "warm": {"type": "boolean"}},
+    "properties": {"colour": {"type": "string", "enum": ["red", "green", "blue"]}, "warm": {"type": "boolean"}},
     "required": ["colour", "warm"],
     "additionalProperties": False,
 }

@@ -12,9 +12,9 @@ _PROMPT = 60.0  # seconds; a refusal needs no computing
 
 def check(subject: Subject) -> Result:
     """One third more than fits, then a question as usual."""
-    limit = context_length(subject.api)
+    limit = context_length(subject.ops)
     if limit is None:
-        return skipped("/v1/models does not tell the context length")
+        return skipped("no server tells its context length")
     reply = subject.api.chat(
         long_text(subject.api, int(limit * _FACTOR), subject.options.seed), max_tokens=8, timeout=_PROMPT
     )

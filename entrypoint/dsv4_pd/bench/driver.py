@@ -1,0 +1,80 @@
+"""Runs SGLang's own load generator, in the engine's interpreter, and writes down each request with its moments.
+
+`python driver.py PLAN`: PLAN is JSON {"requests", "loaded", "begun": FILES, "steps": [{"name", "argv", "after"}]}. The
+generator's summary has no moments, and without them one cannot see what a long prompt did to the streams beside it; so
+the functions that it sends requests with are wrapped, and each finished request becomes one line of `requests`.
+Moments are CLOCK_MONOTONIC, which all processes of a host share. Several steps in one process, because importing the
+generator takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def main(plan_file: str) -> int:
+    """Every step in turn."""
+    plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
+    serving = _generator()
+    Path(plan["loaded"]).touch()
+    with Path(plan["requests"]).open("a", encoding="utf-8", buffering=1) as out:
+        for step in plan["steps"]:
+            _wait(step.get("after"))
+            originals = dict(serving.ASYNC_REQUEST_FUNCS)
+            for name, send in originals.items():
+                serving.ASYNC_REQUEST_FUNCS[name] = _recorded(send, step["name"], out, Path(plan["begun"]))
+            sys.argv = ["serving", *step["argv"]]
+            serving.cli_main()
+            serving.ASYNC_REQUEST_FUNCS.update(originals)
+            out.write(json.dumps({"step": step["name"], "end": time.perf_counter()}) + "\n")
+    return 0
+
+
+def _generator() -> Any:
+    """The module; `datasets` is only needed for its image questions and is not in every engine environment."""
+    try:
+        import datasets  # type: ignore[import-untyped, import-not-found, unused-ignore]  # noqa: F401
+    except ImportError:
+        absent = types.ModuleType("datasets")
+        absent.load_dataset = None  # type: ignore[attr-defined]
+        sys.modules["datasets"] = absent
+    from sglang.benchmark import serving
+
+    return serving
+
+
+def _wait(path: str | None) -> None:
+    """Until another process says go."""
+    while path and not Path(path).exists():
+        time.sleep(0.02)
+
+
+def _recorded(send: Callable[..., Any], step: str, out: Any, begun: Path) -> Callable[..., Any]:
+    async def recorded(*args: Any, **kwargs: Any) -> Any:
+        begun.touch()
+        output = await send(*args, **kwargs)
+        line = {
+            "step": step,
+            "start": output.start_time,
+            "ttft": output.ttft,
+            "itls": output.itl,
+            "latency": output.latency,
+            "prompt_tokens": output.prompt_len,
+            "output_tokens": output.output_len,
+            "ok": output.success,
+            "error": output.error[-300:],
+        }
+        out.write(json.dumps(line) + "\n")
+        return output
+
+    return recorded
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,110 @@
+"""What a long prompt does to the streams that are running: the reason why people want prefill and decode apart."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from dsv4_pd.bench.load import Load, Request, Target, generator
+from dsv4_pd.bench.summary import spread
+from dsv4_pd.errors import ApplianceError
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steady streams, and long prompts one after the other in their midst."""
+
+    streams: int
+    stream_input: int
+    stream_output: int
+    prompts: int
+    prompt_tokens: int
+    quiet_s: float  # streams alone, before the first long prompt
+    seed: int
+
+    @property
+    def steady(self) -> Load:
+        """As many long answers as run at once."""
+        return Load("streams", self.streams, self.streams, self.stream_input, self.stream_output, seed=self.seed)
+
+    @property
+    def long(self) -> tuple[Load, ...]:
+        """One load a prompt: fresh text each time, so that no cached prefix makes it short."""
+        return tuple(
+            Load(f"prompt{number}", 1, 1, self.prompt_tokens, 1, seed=self.seed + number + 1)
+            for number in range(self.prompts)
+        )
+
+
+def measure(plan: Plan, target: Target, tell: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Run both loads; the intruders wait until the streams have run alone for a while."""
+    with tempfile.TemporaryDirectory(prefix="dsv4-bench-") as name:
+        start, go = Path(name) / "start", Path(name) / "go"
+        with (
+            generator([plan.steady], target, Path(name), after=start) as steady,
+            generator(plan.long, target, Path(name), after=go) as intruder,
+        ):
+            tell("loading two generators")
+            steady.reach("loaded")
+            intruder.reach("loaded")
+            start.touch()
+            steady.reach("begun")
+            tell(f"{plan.streams} streams alone")
+            time.sleep(plan.quiet_s)
+            go.touch()
+            tell("long prompts arrive")
+            prompts = intruder.wait(
+                lambda request: tell(f"{request.prompt_tokens} tokens read in {request.ttft:.2f} s")
+            )
+            tell("streams run to their end")
+            streams = steady.wait()
+    return {"plan": asdict(plan), **judge(streams, prompts)}
+
+
+def judge(streams: Sequence[Request], prompts: Sequence[Request]) -> dict[str, Any]:
+    """Gaps between tokens while a long prompt was being read, against those in quiet.
+
+    Only the time in which every stream runs counts; moments are given from its beginning on.
+    """
+    good = [request for request in streams if request.ok]
+    begin = max(request.start + request.ttft for request in good)
+    end = min(request.start + request.latency for request in good)
+    reads = [(request.start, request.start + request.ttft) for request in prompts if request.ok]
+    windows = [span for span in reads if begin <= span[0] and span[1] <= end]
+    if not windows:
+        raise ApplianceError("the streams ended before a long prompt was read: raise --stream-output")
+    gaps = [gap for request in good for gap in pairwise(request.token_moments) if begin <= gap[0] and gap[1] <= end]
+    busy = [gap for gap in gaps if _touches(gap, windows)]
+    quiet = [gap for gap in gaps if not _touches(gap, windows)]
+    return {
+        "quiet": {"tokens": len(quiet), "itl": spread([b - a for a, b in quiet])},
+        "busy": {"tokens": len(busy), "itl": spread([b - a for a, b in busy])},
+        "rate": _rates(gaps, windows, end - begin),
+        "prompts": {
+            "read": len(windows),
+            "outside": len(reads) - len(windows),
+            "ttft": spread([b - a for a, b in windows]),
+        },
+        "windows": [[round(a - begin, 4), round(b - begin, 4)] for a, b in windows],
+        "gaps": [[round(b - begin, 4), round(b - a, 5)] for a, b in sorted(gaps, key=lambda gap: gap[1])],
+        "failed": sum(not request.ok for request in (*streams, *prompts)),
+    }
+
+
+def _touches(gap: Span, windows: Sequence[Span]) -> bool:
+    return any(gap[0] < b and gap[1] > a for a, b in windows)
+
+
+def _rates(gaps: Sequence[Span], windows: Sequence[Span], seconds: float) -> dict[str, float]:
+    """Tokens per second of all streams together, inside the windows and outside, and the share that is left inside."""
+    inside_s = sum(b - a for a, b in windows)
+    inside = sum(any(a <= end <= b for a, b in windows) for _, end in gaps)
+    during, alone = inside / inside_s, (len(gaps) - inside) / (seconds - inside_s)
+    return {"during_per_s": round(during, 2), "alone_per_s": round(alone, 2), "left": round(during / alone, 4)}
