@@ -43,8 +43,8 @@ def second(status: Mapping[str, Any], **settings: str) -> Iterator[Running]:
 
 
 @contextmanager
-def started(settings: Mapping[str, str]) -> Iterator[Running]:
-    """`dsv4-pd serve` with these settings over the caller's own environment.
+def started(settings: Mapping[str, str], variables: Mapping[str, str] | None = None) -> Iterator[Running]:
+    """`dsv4-pd serve` with these settings and variables over the caller's own environment.
 
     Raises:
         ApplianceError: when it ends before it serves, with its last lines.
@@ -52,7 +52,7 @@ def started(settings: Mapping[str, str]) -> Iterator[Running]:
     with tempfile.TemporaryDirectory(prefix="dsv4-pd-") as name:
         folder = Path(name)
         values = {"run_dir": str(folder / "run"), "state_dir": str(folder / "state"), **_ports(), **settings}
-        environ = {**os.environ, **{env_name(field): value for field, value in values.items()}}
+        environ = {**os.environ, **(variables or {}), **{env_name(field): value for field, value in values.items()}}
         with (folder / "serve.log").open("wb") as log:
             child = subprocess.Popen([sys.executable, "-m", "dsv4_pd", "serve"], env=environ, stdout=log, stderr=log)
             try:

@@ -124,13 +124,13 @@ def interfere(**given: Any) -> None:
 @click.option("--report", "page", type=_file, help="Report (HTML); default: beside the result files.")
 def pd_vs_single(**given: Any) -> None:
     """The same interference on the same devices, as a pair and as a single server; starts and stops both itself."""
-    runs = []
+    runs: list[Run] = []
     for mode in ("pd", "single"):
         Console(stderr=True).print(f"starting in {mode} mode", highlight=False)
-        with started({"mode": mode, **_device_share(mode)}) as running:
-            more = {"url": running.ops_url, "api_url": running.api_url, "api_key_file": None}
-            status, target = _target({**given, **more})
-            runs.append(_interference({**given, **more}, status, target, mode))
+        with started({"mode": mode}, _devices_of(runs[0]) if runs else {}) as running:
+            where = {"url": running.ops_url, "api_url": running.api_url, "api_key_file": None}
+            status, target = _target({**given, **where})
+            runs.append(_interference({**given, **where}, status, target, mode))
     _save(runs, given, "pd-vs-single")
 
 
@@ -228,9 +228,10 @@ def _interference(given: Mapping[str, Any], status: dict[str, Any], target: Targ
     return Run(results.head("interference", status, label), [{"name": "interference", **point}])
 
 
-def _device_share(mode: str) -> dict[str, str]:
-    """Nothing yet differs on GPUs: the profile gives a single server all cards."""
-    return {}
+def _devices_of(pair: Run) -> dict[str, str]:
+    """The single server gets what both halves had: all cards by its profile, and without cards as many threads."""
+    about = pair.head["appliance"]
+    return {} if about["machine"]["gpus"] else {"OMP_NUM_THREADS": str(len(about["placement"]))}
 
 
 def _target(given: Mapping[str, Any]) -> tuple[dict[str, Any], Target]:
