@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from dsv4_pd.errors import ApplianceError
@@ -53,7 +54,7 @@ def started(settings: Mapping[str, str], variables: Mapping[str, str] | None = N
         folder = Path(name)
         values = {"run_dir": str(folder / "run"), "state_dir": str(folder / "state"), **_ports(), **settings}
         environ = {**os.environ, **(variables or {}), **{env_name(field): value for field, value in values.items()}}
-        with (folder / "serve.log").open("wb") as log:
+        with _ended_by_term(), (folder / "serve.log").open("wb") as log:
             child = subprocess.Popen([sys.executable, "-m", "dsv4_pd", "serve"], env=environ, stdout=log, stderr=log)
             try:
                 ready_s = _wait(child, f"http://127.0.0.1:{values['ops_port']}", folder / "serve.log")
@@ -61,6 +62,20 @@ def started(settings: Mapping[str, str], variables: Mapping[str, str] | None = N
                 yield Running(base + values["port"], base + values["ops_port"], ready_s)
             finally:
                 _stop(child)
+
+
+@contextmanager
+def _ended_by_term() -> Iterator[None]:
+    """A TERM to us must end the child as well: it becomes an exception that unwinds the blocks above."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _ports() -> dict[str, str]:

@@ -39,6 +39,9 @@ class Browser:
         return self
 
     def __exit__(self, *error: object) -> None:
+        end = urllib.request.Request(f"{self._base}/session/{self._session}", method="DELETE")
+        with urllib.request.urlopen(end, timeout=20):
+            pass  # the browser ends with its session, not with its driver
         self._driver.terminate()
         self._driver.wait(20)
 

@@ -16,7 +16,7 @@ from dsv4_pd.metrics.live import live
 
 Document = dict[str, Any]
 _FRESH = 0.8  # seconds: several viewers cost the engines one reading
-_RECOUNT = 30.0
+_RECOUNT = 10.0
 
 
 class Telemetry:
