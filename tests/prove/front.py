@@ -1,4 +1,4 @@
-"""A proxy in front of a real port that spoils what passes: the misbehaviour that the real part can't be told to show."""
+"""A proxy in front of a real port that spoils what passes: misbehaviour that the real part can't be told to show."""
 
 from __future__ import annotations
 

@@ -55,15 +55,15 @@ def chat(change: Callable[[dict[str, Any]], None], *, only_streams: bool = False
                 change(data["choices"][0]["message"])
                 passing.text = json.dumps(data)
             return
-        lines = []
-        for line in passing.text.splitlines():
-            if line.startswith("data: {"):
-                data = json.loads(line[6:])
-                for choice in data.get("choices", []):
-                    change(choice["delta"])
-                line = "data: " + json.dumps(data)
-            lines.append(line)
-        passing.text = "\n".join(lines) + "\n"
+        passing.text = "\n".join(changed(line) for line in passing.text.splitlines()) + "\n"
+
+    def changed(line: str) -> str:
+        if not line.startswith("data: {"):
+            return line
+        data = json.loads(line[6:])
+        for choice in data.get("choices", []):
+            change(choice["delta"])
+        return "data: " + json.dumps(data)
 
     return after
 
@@ -163,10 +163,12 @@ def one_compile(passing: Passing) -> None:
                               flags=re.MULTILINE)  # fmt: skip
 
 
+FAILED_PLUGIN = {"plugins": ["x"], "missing": ["x in decode: left no record"]}
 # name of the breakage: (check that must fail, checks that must still pass, change, where: api, ops or before)
 BREAKAGES: dict[str, tuple[str, tuple[str, ...], Callable[[Passing], None], str]] = {
     "thoughts land in the answer": ("reasoning", ("generation",), chat(merge_thought), "api"),
-    "streaming loses the first letter of a thought": ("reasoning", ("generation",), chat(lose_thought, only_streams=True), "api"),
+    "streams lose the first letter of a thought":
+        ("reasoning", ("generation",), chat(lose_thought, only_streams=True), "api"),
     "the second call is lost": ("parallel_tool_calls", ("tool_call",), chat(lose_second_call), "api"),
     "calls lose their name": ("tool_call", ("generation",), chat(lose_name), "api"),
     "streams end without [DONE]": ("generation", ("too_long",), cut, "api"),
@@ -177,7 +179,7 @@ BREAKAGES: dict[str, tuple[str, tuple[str, ...], Callable[[Passing], None], str]
     "long prompts are refused": ("long_prompt", ("generation",), small_window, "before"),
     "the key is not enforced": ("auth", ("generation",), everybody, "before"),
     "decode is not ready": ("programs", ("metrics",), role_not_ready, "ops"),
-    "a plugin failed": ("kernel_hooks", ("programs",), status(proof={"plugins": ["x"], "missing": ["x in decode: no record"]}), "ops"),
+    "a plugin failed": ("kernel_hooks", ("programs",), status(proof=FAILED_PLUGIN), "ops"),
     "decode has no metrics": ("metrics", ("programs",), lines_without('role="decode"'), "ops"),
     "nothing crosses the link": ("kv_link", ("metrics",), still_link, "ops"),
     "a kernel was compiled": ("compiles", ("metrics",), one_compile, "ops"),
@@ -242,7 +244,7 @@ def test_compile_on_disk_is_counted(appliance: Appliance) -> None:
 
 def test_another_host_says_so() -> None:
     """Nothing listens there."""
-    done = subprocess.run([sys.executable, "-m", "dsv4_pd", "verify", "--url", "http://127.0.0.1:9"], capture_output=True,
-                          text=True, timeout=60)  # fmt: skip
+    command = [sys.executable, "-m", "dsv4_pd", "verify", "--url", "http://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "no appliance answers at http://127.0.0.1:9" in done.stderr and "--url" in done.stderr

@@ -44,9 +44,11 @@ def test_page_shows_the_load(appliance: Appliance, tmp_path: Path) -> None:
 
 
 def test_interference_and_its_report(appliance: Appliance, key_file: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dsv4_pd", "bench", "interference", "--url", appliance.ops, "--api-url", appliance.api,
-               "--api-key-file", str(key_file), "--streams", "2", "--stream-output", "3000", "--prompts", "2",
-               "--prompt-tokens", "2500", "--quiet", "1", "--out", str(tmp_path / "run.jsonl")]  # fmt: skip
+    where = ["--url", appliance.ops, "--api-url", appliance.api]
+    key = ["--api-key-file", str(key_file)]
+    size = ["--streams", "2", "--stream-output", "3000", "--prompts", "2", "--prompt-tokens", "2500", "--quiet", "1"]
+    command = [sys.executable, "-m", "dsv4_pd", "bench", "interference", *where, *key, *size]
+    command += ["--out", str(tmp_path / "run.jsonl")]
     done = subprocess.run(command, capture_output=True, text=True, env=appliance.environ, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     head, point = (json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()[:2])

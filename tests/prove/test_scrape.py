@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the pair, its rules evaluate, and an alert fires when decode is killed. Last in this folder."""
+"""A real Prometheus scrapes the pair, its rules evaluate, an alert fires when decode is killed. Last in this folder."""
 
 from __future__ import annotations
 

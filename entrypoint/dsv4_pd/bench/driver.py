@@ -9,6 +9,8 @@ generator takes seconds.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import sys
 import time
@@ -38,15 +40,12 @@ def main(plan_file: str) -> int:
 
 def _generator() -> Any:
     """The module; `datasets` is only needed for its image questions and is not in every engine environment."""
-    try:
-        import datasets  # type: ignore[import-untyped, import-not-found, unused-ignore]  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("datasets") is None:
         absent = types.ModuleType("datasets")
         absent.load_dataset = None  # type: ignore[attr-defined]
         sys.modules["datasets"] = absent
-    from sglang.benchmark import serving
-
-    return serving
+    # By name: this file runs in the engine's interpreter, and the control plane never imports the engine.
+    return importlib.import_module("sglang.benchmark.serving")
 
 
 def _wait(path: str | None) -> None:

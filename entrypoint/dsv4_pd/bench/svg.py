@@ -122,7 +122,7 @@ def ticks(low: float, high: float, count: int = 6) -> list[float]:
     [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
     """
     raw = (high - low) / count or 1.0
-    power = 10 ** math.floor(math.log10(raw))
+    power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import time
-import urllib.error
-import urllib.request
+from collections import deque
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
-from dsv4_pd.console.live import progress_table
+from dsv4_pd.cli.status_view import WINDOW_S, view
 from dsv4_pd.errors import ApplianceError
+from dsv4_pd.verify.ops import SERVING, Ops
+
+_TICK_S = 1.0
 
 
 def default_url(environ: Any = os.environ) -> str:
@@ -27,34 +30,34 @@ def default_url(environ: Any = os.environ) -> str:
 @click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON as it is.")
 def command(url: str, watch: bool, as_json: bool) -> None:
-    """Show state, roles, phases and restarts of a running appliance."""
+    """Show state, roles, phases, load, restarts and the last events of a running appliance."""
+    ops = Ops(url)
     if as_json:
-        click.echo(json.dumps(fetch(url), indent=2))
+        click.echo(json.dumps(ops.status(), indent=2))
         return
+    readings: deque[dict[str, Any]] = deque(maxlen=int(2 * WINDOW_S / _TICK_S))
     terminal = Console()
     if not watch:
-        terminal.print(progress_table(fetch(url)))
+        terminal.print(view(_look(ops, readings), readings))
         return
-    with Live(console=terminal, auto_refresh=False) as live:
+    with Live(console=terminal, auto_refresh=False, screen=terminal.is_terminal) as live:
         while True:
-            live.update(progress_table(fetch(url)), refresh=True)
-            time.sleep(1)
+            live.update(_frame(ops, readings), refresh=True)
+            time.sleep(_TICK_S)
 
 
-def fetch(url: str) -> dict[str, Any]:
-    """The body of /status, whatever its status code: body and code agree, and the body says more.
+def _look(ops: Ops, readings: deque[dict[str, Any]]) -> dict[str, Any]:
+    """The status; the load is read only while requests are served."""
+    status = ops.status()
+    if status.get("state") in SERVING:
+        readings.append(ops.live())
+    return status
 
-    Raises:
-        ApplianceError: when nothing answers there.
-    """
+
+def _frame(ops: Ops, readings: deque[dict[str, Any]]) -> Any:
+    """One picture; an appliance that is away for a while does not end the watch."""
     try:
-        with urllib.request.urlopen(f"{url}/status", timeout=5) as answer:
-            body = answer.read()
-    except urllib.error.HTTPError as error:
-        body = error.read()
-    except (OSError, ValueError) as error:
-        raise ApplianceError(
-            f"no appliance answers at {url} ({error}); start one with `dsv4-pd serve`, or give its ops port with --url"
-        ) from error
-    data: dict[str, Any] = json.loads(body)
-    return data
+        return view(_look(ops, readings), list(readings))
+    except (ApplianceError, ValueError) as error:
+        readings.clear()
+        return Text(str(error), style="red")

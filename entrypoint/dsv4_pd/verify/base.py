@@ -37,6 +37,8 @@ def passed(evidence: str, **details: Any) -> Result:
 
 def failed(evidence: str, next_step: str, **details: Any) -> Result:
     """The check does not hold; `next_step` is what the operator does now."""
+    if not next_step:
+        raise ValueError("a failure needs a next step")
     return Result(Verdict.FAIL, evidence, next_step, details)
 
 
