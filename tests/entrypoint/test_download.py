@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from dsv4_pd import download
 from dsv4_pd.download import Wanted, require_space
-from dsv4_pd.errors import TemporaryError
+from dsv4_pd.errors import ApplianceError, TemporaryError
 
 COMMIT = "1" * 40
 
@@ -119,6 +119,8 @@ def test_model_is_fetched_verified_and_named(hub: str, tmp_path: Path) -> None:
     assert f"pin it: DSV4_MODEL_REVISION={COMMIT}" in done.stdout
     snapshot = tmp_path / "hf" / "hub" / "models--org--tiny" / "snapshots" / COMMIT
     assert sorted(path.name for path in snapshot.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json"]
+    offline = run("http://127.0.0.1:9", tmp_path, "--hashes", HF_HUB_OFFLINE="1")  # found by name, without the Hub
+    assert offline.returncode == 0 and "complete" in offline.stdout, offline.stderr
 
 
 def test_broken_download_goes_on_where_it_stopped(hub: str, tmp_path: Path) -> None:
@@ -149,25 +151,26 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
     assert words in done.stderr and "Traceback" not in done.stderr
 
 
-def test_offline_with_the_model_here_is_well(hub: str, tmp_path: Path) -> None:
-    assert run(hub, tmp_path).returncode == 0
-    done = run("http://127.0.0.1:9", tmp_path, HF_HUB_OFFLINE="1")
-    assert done.returncode == 0 and "complete" in done.stdout, done.stderr
-
-
-def test_damage_is_found_by_check_and_by_hash(hub: str, tmp_path: Path) -> None:
-    assert run(hub, tmp_path).returncode == 0
-    assert run(hub, tmp_path, "--check", "--hashes").returncode == 0
-    snapshot = tmp_path / "hf" / "hub" / "models--org--tiny" / "snapshots" / COMMIT
-    blob = (snapshot / "model.safetensors").resolve()
-    data = bytearray(blob.read_bytes())
+def test_damage_is_found_by_check_and_by_hash(tmp_path: Path) -> None:
+    base = tmp_path / "models--org--tiny"
+    snapshot, data = base / "snapshots" / COMMIT, bytearray(safetensors(5000))
+    blob = base / "blobs" / hashlib.sha256(data).hexdigest()
+    for folder in (snapshot, blob.parent):
+        folder.mkdir(parents=True)
+    blob.write_bytes(data)
+    (snapshot / "model.safetensors").symlink_to(f"../../blobs/{blob.name}")
+    for name in ("config.json", "tokenizer.json"):
+        (snapshot / name).write_text("{}", encoding="utf-8")
+    said: list[str] = []
+    assert download.verify(snapshot) == snapshot
+    assert download.check_hashes(snapshot, said.append) == () and said == ["model.safetensors ..."]
     data[-1] ^= 1  # one bit, the size stays
     blob.write_bytes(data)
-    assert run(hub, tmp_path, "--check").returncode == 0
-    hashed = run(hub, tmp_path, "--check", "--hashes")
-    assert hashed.returncode == 1 and "model.safetensors is damaged" in hashed.stderr
+    assert download.verify(snapshot) == snapshot
+    assert download.check_hashes(snapshot, said.append)[0].startswith("model.safetensors is damaged")
     blob.write_bytes(data[:-5])
-    assert "its header says" in run(hub, tmp_path, "--check").stderr
+    with pytest.raises(ApplianceError, match="its header says"):
+        download.verify(snapshot)
 
 
 def test_too_little_room_is_refused_before_the_first_byte() -> None:
