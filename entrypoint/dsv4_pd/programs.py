@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
+from dsv4_pd.host import numa
 from dsv4_pd.paths import Paths
 from dsv4_pd.placement import Placement, RolePlacement
 from dsv4_pd.profiles import Profile
@@ -148,7 +149,7 @@ def _gpu_flags(settings: Settings, placement: Placement, role: RolePlacement, po
     if not prefill:
         flags["cuda-graph-max-bs-decode"] = settings.max_running_requests  # the default captures up to 512
     nodes = [gpu.numa_node for gpu in placement.visible]
-    if policy != "none" and role.numa_node is not None and None not in nodes:
+    if policy != "none" and role.numa_nodes and None not in nodes:
         flags["numa-node"] = nodes  # indexed by GPU id: one entry for every visible GPU, not for the role's own
     return flags
 
@@ -241,11 +242,8 @@ def _key_option(files: tuple[ConfigFile, ...]) -> tuple[str, ...]:
 
 
 def _numactl(role: RolePlacement, policy: NumaPolicy) -> tuple[str, ...]:
-    """Bind the HTTP process as well; the engine binds only its schedulers."""
-    if role.numa_node is None or policy == "none":
-        return ()
-    memory = {"membind": (f"--membind={role.numa_node}",), "preferred": (f"--preferred={role.numa_node}",)}
-    return ("numactl", f"--cpunodebind={role.numa_node}", *memory.get(policy, ()))
+    """Bind the HTTP process as well; the engine binds only its schedulers, each to its own card's node."""
+    return numa.arguments(role.numa_nodes, role.memory_nodes, policy)
 
 
 def _server_ports(settings: Settings, role: str) -> tuple[Port, ...]:

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from dsv4_pd import profiles
 from dsv4_pd.host import numa
 from dsv4_pd.host.numa import Permission
+from dsv4_pd.host.read import read_facts
+from dsv4_pd.paths import Paths, profiles_dir
+from dsv4_pd.placement import plan
+from dsv4_pd.programs import Surroundings, programs
+from dsv4_pd.settings import Settings
 
 # A numactl that refuses some policies, as the real one does under Docker's seccomp profile.
 FAKE = """#!/bin/sh
@@ -62,3 +68,19 @@ def test_tries_the_node_that_it_was_given() -> None:
 )
 def test_arguments(nodes: tuple[int, ...], memory: tuple[int, ...], policy: numa.Policy, words: object) -> None:
     assert numa.arguments(nodes, memory, policy) == words
+
+
+@pytest.mark.parametrize("host,prefill,decode", [
+    ("eight-two-sockets", ("--cpunodebind=0", "--membind=0"), ("--cpunodebind=1", "--membind=1")),
+    ("eight-nps4", ("--cpunodebind=0,1,2,3", "--membind=0,1,2,3"), ("--cpunodebind=4,5,6,7", "--membind=4,5,6,7")),
+    ("memoryless-node", ("--cpunodebind=0", "--membind=0"), ("--cpunodebind=1", "--membind=0")),
+])  # fmt: skip
+def test_servers_are_bound_to_their_cards_nodes(
+    tmp_path: Path, host: str, prefill: tuple[str, ...], decode: tuple[str, ...]
+) -> None:
+    facts = read_facts(Path(__file__).parents[1] / "hosts" / host)
+    profile = profiles.load(profiles_dir(), "rtx-pro-6000-8x")
+    paths = Paths(run=tmp_path, state=tmp_path, cache=tmp_path, temp=tmp_path)
+    around = Surroundings(paths, "membind", {}, tmp_path)
+    found = programs(Settings(), profile, plan(Settings(), profile, facts), around)
+    assert [program.argv[:3] for program in found[:2]] == [("numactl", *prefill), ("numactl", *decode)]
