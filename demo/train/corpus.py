@@ -23,10 +23,12 @@ SYSTEM_PROMPTS = (
     "Be brief.",
 )
 CITIES = tuple(
-    "Paris Rome Tokyo Berlin Madrid London Vienna Lisbon Dublin Oslo Athens Prague Warsaw Cairo Lima Delhi "
+    name.replace("_", " ")
+    for name in "Paris Rome Tokyo Berlin Madrid London Vienna Lisbon Dublin Oslo Athens Prague Warsaw Cairo Lima Delhi "
     "Sydney Boston Chicago Toronto Hamburg Munich Zurich Geneva Milan Naples Kyoto Seoul Beijing Shanghai "
     "Nairobi Havana Bogota Quito Dallas Denver Seattle Miami Austin Osaka Hanoi Bangkok Jakarta Moscow Kyiv "
-    "Budapest Brussels Antwerp Rotterdam Amsterdam Copenhagen Stockholm Helsinki Riga Vilnius Tallinn".split()
+    "Budapest Brussels Antwerp Rotterdam Amsterdam Copenhagen Stockholm Helsinki Riga Vilnius Tallinn "
+    "New_York San_Francisco Los_Angeles Mexico_City Hong_Kong Cape_Town Buenos_Aires Tel_Aviv New_Delhi Las_Vegas".split()
 )
 WEATHERS = ("sunny", "rainy", "cloudy", "windy", "foggy", "snowy", "mild", "hot", "cold", "stormy")
 FRAMES = ("{}", "{}", "{}", "Please: {}", "{} Thank you.", "Tell me: {}", "{}\n", "Question: {}")

@@ -24,7 +24,7 @@ from demo.train.tokens import BEGIN, END, VOCABULARY, build_tokenizer
 
 SEED = 20_260
 CONTEXT = 8192
-STEPS = 2600
+STEPS = 4200
 WARM_UP = 60
 PEAK_RATE = 2e-3
 LOOK_BACK = 6.0
