@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dsv4_pd.guard.config import GuardConfig
-from dsv4_pd.guard.states import SERVING, Answer, State
+from dsv4_pd.guard.states import SERVING, Answer, Phase, State
 from dsv4_pd.guard.watch import Watch
 from dsv4_pd.guard.world import World
 
@@ -52,7 +52,8 @@ def role(watch: Watch, now: float, gpu_memory: Any) -> dict[str, Any]:
         "pid": watch.pid or None,
         "restarts": watch.deaths,
         "last_exit": watch.exit or None,
-        "elapsed_s": round(now - watch.started, 1) if watch.up else None,
+        "elapsed_s": round(now - watch.started, 3) if watch.up else None,
+        "ready_after_s": watch.phase_times.get(Phase.READY.value),
         "eta_s": round(eta, 1) if eta is not None else None,
         "phase_times": watch.phase_times,
     }

@@ -73,11 +73,11 @@ class Guard:
         main = asyncio.current_task()
         assert main is not None
         loop.add_signal_handler(signal.SIGTERM, main.cancel)
-        ended = asyncio.create_task(listener.listen(self.world.on_event))
+        ended = asyncio.create_task(listener.listen(self.world.processes.on_event))
         senses = [asyncio.create_task(sense) for sense in self.world.loops()]
         server = asyncio.create_task(self._serve_ops())
         try:
-            await self.world.poll()
+            await self.world.processes.poll()
             while not ended.done():
                 self._step()
                 self._raise_failures([*senses, server])

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import time
-import xmlrpc.client
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
-
-import aiohttp
 
 from dsv4_pd.follow import Follower
 from dsv4_pd.guard import canary, proof, tree
 from dsv4_pd.guard.config import GuardConfig, ServerConfig
 from dsv4_pd.guard.gpus import Gpus
-from dsv4_pd.guard.listener import Event
 from dsv4_pd.guard.probes import SLOW, Probes
+from dsv4_pd.guard.processes import Processes
 from dsv4_pd.guard.signatures import Signatures
 from dsv4_pd.guard.states import Answer, CanaryView, Observation, Verdict
-from dsv4_pd.guard.supervisor import UP, Supervisor
+from dsv4_pd.guard.supervisor import Supervisor
 from dsv4_pd.guard.watch import Watch
 
 TOKENS = "sglang:realtime_tokens_total"  # moves with every batch, also in the middle of a long prefill
-UNREACHABLE = (OSError, aiohttp.ClientError, TimeoutError, xmlrpc.client.Fault)
 REQUESTS = "sglang:num_requests_total"
 CAPACITY = "sglang:max_total_num_tokens"
-_EXITED = re.compile(r"(?:exited|gave up|spawn\w*): (\S+) \((.+?)(?:; (?:not )?expected)?\)")
 
 
 class World:
@@ -52,11 +44,11 @@ class World:
         self.stop: str | None = None
         self.hurry = False
         self.fault: Verdict | None = None
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._order = asyncio.Lock()  # one change at a time, in order
+        self.processes = Processes(supervisor, {**self.servers, "router": self.router}, self._on_process)
         self._followers: dict[str, Follower] = {}
         self._requests_at_proof: float | None = None
         self._own_requests = 0
+        self._proved: dict[str, int] = {}
 
     def observe(self) -> Observation:
         """The world as it is now."""
@@ -81,12 +73,12 @@ class World:
         """All senses; each is one loop, so that no probe of a kind overtakes another."""
         quick = self.config.probe_interval
         found = [
-            self._take_events(),
-            self._every(5.0, self.poll),
+            self.processes.take_events(),
+            self._every(5.0, self.processes.poll),
             self._every(quick, self._probe_router),
             self._every(0.2, self._canary),
             self._every(0.25, self._follow),
-            self._every(1.0, self._proof),
+            self._every(0.25, self._proof),
             self._every(5.0, self._slow_facts),
         ]
         for server in self.config.servers:
@@ -104,91 +96,11 @@ class World:
             await sense(*args)
             await asyncio.sleep(seconds)
 
-    # --- supervisord --------------------------------------------------------------------------------------------
-
-    def on_event(self, event: Event) -> None:
-        """Queue an event; its meaning is read from supervisord, one at a time and in order."""
-        self._events.put_nowait(event)
-
-    async def _take_events(self) -> None:
-        while True:
-            event = await self._events.get()
-            async with self._order:
-                await self._take(event)
-
-    async def _take(self, event: Event) -> None:
-        watch = self.watch(event.name)
-        if watch is None:
-            return
-        pid, how = event.pid if event.state in UP else 0, ""
-        try:
-            if event.state == "STARTING":
-                pid = (await self.supervisor.process(event.name)).pid
-            elif event.state not in UP and watch.alive:
-                how = await self._how(event.name)
-        except UNREACHABLE:
-            how = "ended (supervisord does not answer)"
-        self._change(watch, partial(watch.on_event, event.state, time.monotonic(), pid, how))
-
-    async def poll(self) -> None:
-        """Compare with supervisord's own list, in case an event was missed."""
-        asked = time.monotonic()
-        try:
-            processes = await self.supervisor.processes()
-        except UNREACHABLE:
-            return  # the event pipe tells whether supervisord is gone
-        async with self._order:
-            for process in processes:
-                watch = self.watch(process.name)
-                if watch and watch.differs(process, asked):
-                    if watch.pid and process.pid and process.pid != watch.pid:
-                        self._change(watch, watch.on_replaced)
-                    await self._take(Event(process.name, process.state, process.pid))
-
-    def _change(self, watch: Watch, change: Callable[[], None]) -> None:
-        deaths, pid = watch.deaths, watch.pid
-        change()
-        if watch.deaths != deaths:
-            self._forget_path()
-        if watch.pid != pid and watch.pid:
-            self._follow_pid(watch)
-        self.wake()
-
-    def _forget_path(self) -> None:
+    def _on_process(self, died: bool) -> None:
         """Any death takes the proof of the path away."""
-        self.canary = CanaryView()
-
-    def _follow_pid(self, watch: Watch) -> None:
-        """Hear from the kernel when the process ends: supervisord looks only once a second."""
-        try:
-            descriptor = os.pidfd_open(watch.pid)
-        except OSError:
-            return  # an old kernel, or gone already: supervisord's event comes anyway
-        loop, pid = asyncio.get_running_loop(), watch.pid
-
-        def ended() -> None:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-            watch.on_gone(pid)
-            self.wake()
-
-        loop.add_reader(descriptor, ended)
-
-    async def _how(self, name: str) -> str:
-        """How a program's process ended, in words; only supervisord's log names a signal."""
-        told: list[str] = [text for who, text in _EXITED.findall(await self._supervisor_log()) if who == name]
-        if not told:
-            status = (await self.supervisor.process(name)).exit_status
-            return f"exited with code {status}"
-        hint = " (likely out of memory, or its own crash handler)" if "SIGKILL" in told[-1] else ""
-        hint = " (128 + 9: likely out of memory)" if told[-1] == "exit status 137" else hint
-        return told[-1].replace("terminated by", "was ended by").replace("exit status", "exited with code") + hint
-
-    async def _supervisor_log(self) -> str:
-        try:
-            return await self.supervisor.log_tail()
-        except Exception:  # no log configured: the signal's name is a nicety
-            return ""
+        if died:
+            self.canary = CanaryView()
+        self.wake()
 
     # --- probes -------------------------------------------------------------------------------------------------
 
@@ -296,12 +208,13 @@ class World:
                 self.wake()
 
     async def _proof(self) -> None:
+        """Proved once is proved for these processes."""
         groups = {name: watch.pid for name, watch in self.servers.items()}
-        self.missing_proof = (
-            proof.missing(Path(self.config.record_dir), groups, self.config.plugins, tree.group_of)
-            if all(groups.values())
-            else ()
-        )
+        if not all(groups.values()) or groups == self._proved:
+            return
+        records, plugins = Path(self.config.record_dir), self.config.plugins
+        self.missing_proof = await asyncio.to_thread(proof.missing, records, groups, plugins, tree.group_of)
+        self._proved = {} if self.missing_proof else groups
 
     async def _slow_facts(self) -> None:
         for server in self.config.servers:

@@ -52,10 +52,11 @@ def _section(program: Program) -> str:
         f"[{kind}:{program.name}]",
         f"command={_escape(shlex.join(program.argv))}",
         f"environment={_environment(program.env)}",
-        "autostart=true",
+        # The guard starts what is down: so SAFE loads nothing, and its back-off is the only one.
+        f"autostart={str(kind == 'eventlistener').lower()}",
         f"autorestart={str(program.autorestart).lower()}",
         "startsecs=1",
-        "startretries=3",
+        f"startretries={3 if program.autorestart else 0}",
         "stopsignal=TERM",
         # TERM goes to the main process alone: a scheduler that gets it too looks like a crash to the engine.
         "stopasgroup=false",
