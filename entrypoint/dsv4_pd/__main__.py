@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
@@ -13,6 +14,8 @@ def main() -> int:
 
         return health(sys.argv[2:])
     if command == "guard":
+        # Its default would end a guard that is asked to stop the appliance while it still imports.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         from dsv4_pd.guard.run import main as guard
 
         return guard(sys.argv[2:])

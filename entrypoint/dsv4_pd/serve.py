@@ -17,6 +17,7 @@ from dsv4_pd.supervision import sweep
 from dsv4_pd.supervision.daemon import Supervisord, Verdict, read_verdict
 
 _TICK_S = 0.1
+_ASK_AGAIN_S = 2.0
 _STOP_MARGIN_S = 20.0  # beyond the drain: the router's exit, hard ends, the sweep
 
 
@@ -41,7 +42,7 @@ class Foreground:
         self._console = console
         self._daemon = Supervisord(plan.paths, os.environ)
         self._signals = 0
-        self._asked = False
+        self._ask_again = 0.0
         self._deadline = float("inf")
         self._deaths: list[float] = []
         # Beside the servers' load, which takes longer; a link that corrupts ends the start before READY.
@@ -89,8 +90,9 @@ class Foreground:
             self._deadline = now + self._plan.settings.drain_timeout + _STOP_MARGIN_S
         if self._signals > 1:
             return Verdict(0, "stopped at once by a second signal")
-        if not self._asked:
-            self._asked = self._daemon.ask_guard_to_stop()
+        if now >= self._ask_again:  # a guard that dies before it heard is replaced by one that did not
+            self._daemon.ask_guard_to_stop()
+            self._ask_again = now + _ASK_AGAIN_S
         if now > self._deadline:
             return Verdict(1, "the stop took longer than DSV4_DRAIN_TIMEOUT allows and was cut short")
         return None

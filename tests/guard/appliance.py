@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -143,12 +144,24 @@ stdout_logfile_backups=1
         fresh.write_text(json.dumps(how))
         fresh.replace(path)
 
+    def gpus(self, **now: Any) -> None:
+        """Give the servers a GPU each, and say what NVML says of them."""
+        folder = self.folder / "nvml"
+        folder.mkdir(exist_ok=True)
+        shutil.copy(Path(__file__).with_name("fake_nvml") / "pynvml.py", folder)
+        fresh = folder / "nvml.new"
+        fresh.write_text(json.dumps({"used": 0, **now}))
+        fresh.replace(folder / "nvml.json")
+        servers = tuple(replace(server, gpus=(f"GPU-{server.name}",)) for server in self.config.servers)
+        (self.folder / "run/guard.json").write_text(replace(self.config, servers=servers).to_json())
+
     def blind_router(self, pid: int | None) -> None:
         self.behave("router", workers=[self.prefill, self.decode], names=["prefill", "decode"], blind=pid)
 
     def start(self) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "supervisor.supervisord", "-c", str(self.folder / "run/supervisord.conf")],
+            env={**os.environ, "PYTHONPATH": str(self.folder / "nvml")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -259,7 +259,7 @@ def test_paused_and_back_without_a_restart(tmp_path: Path) -> None:
         appliance.wait_state("READY")
         appliance.behave("decode", ready=503)
         assert appliance.wait_state("RECOVERING", seconds=LEAVE_BOUND) <= LEAVE_BOUND
-        assert "/ready says no" in appliance.health()["reason"]
+        appliance.wait(lambda: "/ready says no" in appliance.health()["reason"])
         appliance.behave("decode")
         recovered(appliance)
         assert appliance.starts("decode") == 1
@@ -333,6 +333,49 @@ def bind(thief: socket.socket, port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+# --- GPUs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_gpu_lost_while_serving_ends_it_without_a_restart(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path)
+    appliance.gpus()
+    try:
+        appliance.start()
+        appliance.wait_state("READY")
+        appliance.gpus(error="Unknown Error")
+        verdict = appliance.wait_end()
+        assert (verdict["code"], "Unknown Error" in verdict["cause"]) == (70, True)
+        assert appliance.starts("decode") == 1
+    finally:
+        appliance.end()
+
+
+def test_gpu_memory_that_a_stranger_holds(tmp_path: Path) -> None:
+    """Nothing is loaded on top of it; it ends with who holds it."""
+    appliance = Appliance(tmp_path)
+    appliance.gpus(used=40 * 10**9, pids=[4242])
+    try:
+        appliance.start()
+        verdict = appliance.wait_end()
+        assert (verdict["code"], "process 4242" in verdict["cause"]) == (75, True)
+        assert appliance.starts("decode") == 0
+    finally:
+        appliance.end()
+
+
+def test_gpu_memory_that_is_released_in_time(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path, replace(QUICK, gpu_wait=30))
+    appliance.gpus(used=40 * 10**9)
+    try:
+        appliance.start()
+        appliance.wait(lambda: "still held" in str(appliance.health().get("reason")))
+        appliance.gpus()
+        recovered(appliance)
+        assert appliance.health()["roles"]["decode"]["gpu_memory"][0]["used_gb"] == 0.0
+    finally:
+        appliance.end()
 
 
 # --- SAFE, stop, publishing -----------------------------------------------------------------------------------------

@@ -25,7 +25,10 @@ WEATHER: dict[str, Any] = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
-TWO_CITIES = {"messages": [{"role": "user", "content": "What is the weather in Paris and in Tokyo?"}], "tools": [WEATHER]}
+TWO_CITIES = {
+    "messages": [{"role": "user", "content": "What is the weather in Paris and in Tokyo?"}],
+    "tools": [WEATHER],
+}
 THINKING = {
     "messages": [{"role": "user", "content": "What is the capital of France?"}],
     "chat_template_kwargs": {"thinking": True},

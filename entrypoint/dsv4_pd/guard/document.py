@@ -31,6 +31,7 @@ def document(config: GuardConfig, world: World, state: State, events: Sequence[d
             for watch in (*world.servers.values(), world.router)
         },
         "canary": canary(world, now),
+        "link": {"backend": "nixl", **world.link} if config.mode == "pd" else None,
         "restarts": {
             "spent": len(state.charges),
             "limit": config.limits.restart_limit,

@@ -60,7 +60,8 @@ class Hands:
         if leftovers:
             log.info("%s: ending %d process(es) that the last run left behind", name, len(leftovers))
             tree.kill(leftovers)
-        await self._supervisor.start(name)
+        if await self._world.gpus_are_free(name):
+            await self._supervisor.start(name)
 
     async def _kill(self, name: str) -> None:
         watch = self._world.watch(name)

@@ -261,7 +261,7 @@ def _may_start(role: RoleView) -> bool:
 
 def _closing_actions(state: State, seen: Observation, limits: Limits) -> Iterator[Action]:
     """Router first, so that nothing new comes in; then drain; then every server at once."""
-    drain = 0.0 if seen.hurry else limits.drain_timeout if state.name is StateName.STOPPING else FAILED_DRAIN
+    drain = limits.drain_timeout if state.name is StateName.STOPPING else FAILED_DRAIN
     elapsed = seen.now - state.since
     live = [role for role in seen.roles if role.up]
     if seen.router.up and elapsed < drain:

@@ -12,6 +12,7 @@ from dsv4_pd.guard.states import Answer
 
 QUICK = aiohttp.ClientTimeout(total=2.0)
 SLOW = aiohttp.ClientTimeout(total=30.0)  # the server itself gives up after 20 s
+_SENT, _SPEED = "sglang:kv_transfer_total_mb", "sglang:kv_transfer_speed_gb_s"
 _SAMPLE = re.compile(r"^(sglang:\w+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 
 
@@ -83,6 +84,20 @@ def samples(text: str) -> dict[str, float]:
     for name, value in _SAMPLE.findall(text):
         found[name] = found.get(name, 0.0) + float(value)
     return found
+
+
+def link_of(values: dict[str, float]) -> dict[str, float]:
+    """The KV link in figures, from the sender's metrics since its start; empty from a server that sent nothing.
+
+    >>> link_of({"sglang:kv_transfer_total_mb_count": 4.0, "sglang:kv_transfer_total_mb_sum": 2.0,
+    ...          "sglang:kv_transfer_speed_gb_s_count": 4.0, "sglang:kv_transfer_speed_gb_s_sum": 6.0})
+    {'transfers': 4.0, 'mb': 2.0, 'gb_s': 1.5}
+    """
+    sent, timed = values.get(f"{_SENT}_count", 0.0), values.get(f"{_SPEED}_count", 0.0)
+    if not sent:
+        return {}
+    found = {"transfers": sent, "mb": round(values.get(f"{_SENT}_sum", 0.0), 3)}
+    return found | ({"gb_s": round(values.get(f"{_SPEED}_sum", 0.0) / timed, 3)} if timed else {})
 
 
 def _json(text: str) -> dict[str, Any]:

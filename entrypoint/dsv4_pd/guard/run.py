@@ -70,6 +70,7 @@ class Guard:
         """Guard until supervisord ends us; returns the exit code of the guard process."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, self._asked_to_stop)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # what came while we were starting comes now
         main = asyncio.current_task()
         assert main is not None
         loop.add_signal_handler(signal.SIGTERM, main.cancel)
@@ -155,8 +156,7 @@ class Guard:
         self._trouble = trouble
 
     def _asked_to_stop(self) -> None:
-        self.world.hurry = self.world.stop is not None
-        self.world.stop = self.world.stop or "stopped on request"
+        self.world.stop = "stopped on request"
         self._woken.set()
 
     def _orphaned(self) -> None:

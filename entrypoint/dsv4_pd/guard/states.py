@@ -113,7 +113,6 @@ class Observation:
     gpu_lost: str | None = None
     fault: Verdict | None = None  # of the guard itself: its port is taken
     stop: str | None = None  # who asked for the stop
-    hurry: bool = False  # asked twice
 
     @property
     def roles(self) -> tuple[RoleView, ...]:

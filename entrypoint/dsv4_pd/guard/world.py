@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dsv4_pd.follow import Follower
-from dsv4_pd.guard import canary, proof, tree
+from dsv4_pd.guard import canary, probes, proof, tree
 from dsv4_pd.guard.config import GuardConfig, ServerConfig
 from dsv4_pd.guard.gpus import Gpus
 from dsv4_pd.guard.probes import SLOW, Probes
@@ -41,8 +41,8 @@ class World:
         self.missing_proof: tuple[str, ...] = ()
         self.gpu_lost: str | None = None
         self.gpu_memory: dict[str, Any] = {}
+        self.link: dict[str, float] = {}
         self.stop: str | None = None
-        self.hurry = False
         self.fault: Verdict | None = None
         self.processes = Processes(supervisor, {**self.servers, "router": self.router}, self._on_process)
         self._followers: dict[str, Follower] = {}
@@ -62,7 +62,6 @@ class World:
             gpu_lost=self.gpu_lost,
             fault=self.fault,
             stop=self.stop,
-            hurry=self.hurry,
         )
 
     def watch(self, name: str) -> Watch | None:
@@ -79,7 +78,7 @@ class World:
             self._every(0.2, self._canary),
             self._every(0.25, self._follow),
             self._every(0.25, self._proof),
-            self._every(5.0, self._slow_facts),
+            self._every(self.config.metrics_interval, self._slow_facts),
         ]
         for server in self.config.servers:
             found += [
@@ -154,6 +153,7 @@ class World:
             return
         watch.on_counter(values.get(TOKENS, 0.0), time.monotonic())
         watch.kv_tokens = int(values[CAPACITY]) if CAPACITY in values else watch.kv_tokens
+        self.link = probes.link_of(values) or self.link
         if server is self.config.servers[-1]:
             self._prove_by_traffic(values.get(REQUESTS, 0.0))
 
@@ -216,13 +216,21 @@ class World:
         self.missing_proof = await asyncio.to_thread(proof.missing, records, groups, plugins, tree.group_of)
         self._proved = {} if self.missing_proof else groups
 
+    async def gpus_are_free(self, name: str) -> bool:
+        """Whether nobody holds the memory of a server's GPUs; who does is told to policy, which waits for a while."""
+        watch, server = self.servers.get(name), next((s for s in self.config.servers if s.name == name), None)
+        if watch is None or server is None or not server.gpus:
+            return True
+        watch.gpu_holder = await asyncio.to_thread(self.gpus.holder, server.gpus)
+        return watch.gpu_holder is None
+
     async def _slow_facts(self) -> None:
         for server in self.config.servers:
             watch = self.servers[server.name]
             if watch.up and watch.ready_at is None:
                 watch.on_work(tree.work_of(watch.pid), time.monotonic())
-            down = not watch.up and bool(server.gpus)
-            watch.gpu_holder = await asyncio.to_thread(self.gpus.holder, server.gpus) if down else None
+            if watch.gpu_holder:
+                await self.gpus_are_free(server.name)
             if server.gpus:
                 self.gpu_memory[server.name] = await asyncio.to_thread(self.gpus.memory, server.gpus)
         self.gpu_lost = self.gpu_lost or await asyncio.to_thread(self.gpus.lost)
