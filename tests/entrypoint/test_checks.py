@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from dsv4_pd.checks.base import Around, Disk, Finding, Situation, Verdict
 from dsv4_pd.checks.catalogue import CHECKS, examine, worst
-from dsv4_pd.checks.gather import bind_refusal
+from dsv4_pd.checks.gather import appliance_runs, bind_refusal
 from dsv4_pd.checks.preflight import raise_failures
 from dsv4_pd.cli.doctor import diagnose
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
@@ -171,6 +172,7 @@ AROUND: dict[str, tuple[dict[str, Any], str]] = {
     "busy_ports": ({"busy_ports": ((Port("DSV4_PORT", "0.0.0.0", 8000), "can't be bound (in use)"),)}, "ports"),
     "disks": ({"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x"), 1024),)}, "disk-space"),
     "disks, cache": ({"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), GIB),)}, "disk-space"),
+    "disks, model": ({"disks": (Disk("model", "HF_HOME", Path("/x"), 20 * GIB),)}, "disk-space"),
     "model": ({"model": Model(Path("/m"), ("model-1.safetensors is empty",))}, "model-files"),
     "model, absent and offline": ({"model": Model(None), "environ": {"HF_HUB_OFFLINE": "1"}}, "hub-access"),
     "model, absent": ({"model": Model(None)}, "model-files"),
@@ -297,6 +299,27 @@ def test_cpu_profile_is_not_asked_about_gpus() -> None:
     found = situation(read_facts(GOOD.parent / "no-gpu"), profile="demo-cpu")
     assert verdicts(found)["gpu-visible"].verdict is Verdict.OK
     assert verdicts(found)["gpu-plan"].read == "profile demo-cpu: prefill on the CPU; decode on the CPU"
+
+
+def test_running_appliance_holds_its_ports_and_cards_by_right(tmp_path: Path) -> None:
+    busy = gpus(lambda g: replace(g, memory_used_bytes=60 * GIB))(read_facts(GOOD))
+    taken = ((Port("DSV4_PORT", "0.0.0.0", 8000), "can't be bound (in use)"),)
+    found = verdicts(situation(busy, around(busy_ports=taken, running=True)))
+    assert found["ports"].verdict is found["gpu-processes"].verdict is Verdict.OK
+    assert not appliance_runs(tmp_path)
+    holder = (tmp_path / "lock").open("w")
+    with holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        assert appliance_runs(tmp_path)
+    assert not appliance_runs(tmp_path)
+
+
+def test_cards_are_judged_as_they_are_now() -> None:
+    """The plan was made before an orphan was swept off a card; the facts are read after."""
+    busy = gpus(lambda g: replace(g, memory_used_bytes=60 * GIB))(read_facts(GOOD))
+    stale = situation(busy)
+    assert verdicts(stale)["gpu-processes"].verdict is Verdict.FAIL
+    assert verdicts(replace(stale, facts=read_facts(GOOD)))["gpu-processes"].verdict is Verdict.OK
 
 
 def test_taken_port_is_seen_and_a_free_one_is_not() -> None:

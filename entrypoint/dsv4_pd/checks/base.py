@@ -56,6 +56,7 @@ class Around:
     engine_python: bool = True
     router_python: bool = True
     tools: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))  # program -> on the path
+    running: bool = False  # an appliance runs in this run folder: ports and GPUs are then in use by right
     numa: Permission = field(default_factory=lambda: Permission("membind"))
 
 
@@ -77,8 +78,11 @@ class Situation:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs that will be used; all of them when there is no placement."""
-        return self.placement.visible if self.placement and self.placement.visible else self.facts.gpus
+        """The GPUs that will be used, as the facts have them now (the plan may be older); all without a placement."""
+        if not (self.placement and self.placement.visible):
+            return self.facts.gpus
+        now = {gpu.uuid: gpu for gpu in self.facts.gpus}
+        return tuple(now.get(gpu.uuid, gpu) for gpu in self.placement.visible)
 
     def env(self, name: str) -> str:
         """A variable of the operator's, blank when unset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
@@ -11,7 +12,7 @@ from pathlib import Path
 from dsv4_pd.checks.base import Around, Disk
 from dsv4_pd.checks.toolchain import PROGRAMS
 from dsv4_pd.host import numa
-from dsv4_pd.model_files import look
+from dsv4_pd.model_files import Model, hub_cache, look
 from dsv4_pd.paths import Paths
 from dsv4_pd.programs import Port, Program, router_python
 from dsv4_pd.settings import Settings
@@ -23,18 +24,22 @@ def gather(
     paths: Paths,
     permission: numa.Permission,
     environ: Mapping[str, str],
+    *,
+    running: bool = False,
 ) -> Around:
-    """Everything that only the live machine can say."""
+    """Everything that only the live machine can say. `running`: an appliance of ours is known to run here."""
+    model = look(settings.model, settings.model_revision, environ)
     ports = tuple(port for program in programs for port in program.ports)
     return Around(
         environ=environ,
         busy_ports=tuple((port, why) for port in ports if (why := bind_refusal(port))),
-        disks=tuple(_disks(settings, paths)),
-        model=look(settings.model, settings.model_revision, environ),
+        disks=tuple(_disks(paths, model, hub_cache(environ))),
+        model=model,
         engine_python=os.access(settings.engine_python, os.X_OK),
         router_python=os.access(router_python(settings), os.X_OK),
         tools={name: shutil.which(name) is not None for name in PROGRAMS},
         numa=permission,
+        running=running,
     )
 
 
@@ -52,10 +57,24 @@ def bind_refusal(port: Port) -> str | None:
     return None
 
 
-def _disks(settings: Settings, paths: Paths) -> Iterable[Disk]:
+def _disks(paths: Paths, model: Model, hub: Path) -> Iterable[Disk]:
     yield Disk("run", "DSV4_RUN_DIR", paths.run, free_below(paths.run))
     yield Disk("state", "DSV4_STATE_DIR", paths.state, free_below(paths.state))
     yield Disk("cache", "DSV4_CACHE_DIR", paths.cache, free_below(paths.cache))
+    if model.path is None:
+        yield Disk("model", "HF_HOME", hub, free_below(hub))
+
+
+def appliance_runs(run: Path) -> bool:
+    """Whether an appliance holds the lock of a run folder."""
+    try:
+        with (run / "lock").open("rb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def free_below(path: Path) -> int | None:

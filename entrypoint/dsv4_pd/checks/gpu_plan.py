@@ -31,8 +31,8 @@ def _idle(s: Situation) -> tuple[Gpu, ...]:
     need = s.profile.gpus if s.profile else None
     if need is None or s.placement is None:
         return ()
-    used = s.placement.visible
-    return tuple(gpu for gpu in s.facts.gpus if gpu not in used and unfit_reason(s.settings, need, gpu) is None)
+    used = {gpu.uuid for gpu in s.gpus}
+    return tuple(gpu for gpu in s.facts.gpus if gpu.uuid not in used and unfit_reason(s.settings, need, gpu) is None)
 
 
 CHECK = Check(

@@ -9,13 +9,13 @@ def _run(s: Situation) -> Finding:
     matrix = s.facts.peer_access
     if not matrix or s.placement is None:
         return ok("not reported")
-    place = {gpu: position for position, gpu in enumerate(s.facts.gpus)}
+    place = {gpu.uuid: position for position, gpu in enumerate(s.facts.gpus)}
     bad = [
-        (role.role, a.index, b.index, matrix[place[a]][place[b]])
+        (role.role, a.index, b.index, matrix[place[a.uuid]][place[b.uuid]])
         for role in s.placement.roles
         for a in role.gpus
         for b in role.gpus
-        if matrix[place[a]][place[b]] not in ("ok", "-")
+        if matrix[place[a.uuid]][place[b.uuid]] not in ("ok", "-")
     ]
     if not bad:
         return ok("every pair within a role")

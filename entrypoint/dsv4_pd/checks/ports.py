@@ -9,6 +9,8 @@ from dsv4_pd.errors import TemporaryError
 def _run(s: Situation) -> Finding:
     if not s.around.busy_ports:
         return ok("all free")
+    if s.around.running:
+        return ok(f"{len(s.around.busy_ports)} in use by the running appliance")
     read = "; ".join(f"{port.setting}: {port.host}:{port.number} {why}" for port, why in s.around.busy_ports)
     first = s.around.busy_ports[0][0]
     return fail(read, f"stop what listens there (ss -ltnp 'sport = :{first.number}'), or set {first.setting}")

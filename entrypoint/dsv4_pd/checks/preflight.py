@@ -11,6 +11,7 @@ from dsv4_pd.errors import ApplianceError, HardwareError, Problem, SettingsError
 from dsv4_pd.host import numa
 from dsv4_pd.host.machine import Live
 from dsv4_pd.host.parse import status_list
+from dsv4_pd.host.read import read_facts
 from dsv4_pd.supervision.daemon import child_environment
 
 if TYPE_CHECKING:
@@ -38,10 +39,14 @@ def refuse(plan: Plan) -> None:
         SettingsError, HardwareError, TemporaryError: naming everything that would make the start fail.
     """
     from dsv4_pd.checks.catalogue import CHECKS, examine
+    from dsv4_pd.checks.gpu_processes import HARMLESS
 
     allowed = numa.Permission("membind") if plan.settings.numa == "off" else permission()
     around = gather(plan.settings, plan.programs, plan.paths, allowed, os.environ)
-    situation = Situation(plan.settings, plan.profile, plan.facts, plan.placement, None, around)
+    # Read anew when the cards looked busy: what a killed run left on them has been swept since the plan was made.
+    busy = any(gpu.processes or (gpu.memory_used_bytes or 0) > HARMLESS for gpu in plan.facts.gpus)
+    facts = read_facts() if busy else plan.facts
+    situation = Situation(plan.settings, plan.profile, facts, plan.placement, None, around)
     found = examine(situation, tuple(check for check in CHECKS if check.fatal))
     raise_failures(found)
 

@@ -13,7 +13,7 @@ from dsv4_pd import boot, folders, profiles
 from dsv4_pd import settings as settings_module
 from dsv4_pd.checks.base import Around, Check, Finding, Situation, fail
 from dsv4_pd.checks.catalogue import examine, worst
-from dsv4_pd.checks.gather import gather
+from dsv4_pd.checks.gather import appliance_runs, gather
 from dsv4_pd.checks.preflight import permission
 from dsv4_pd.checks.report import as_text, as_values
 from dsv4_pd.errors import ApplianceError
@@ -81,7 +81,8 @@ def around(settings: Settings, profile: profiles.Profile | None, placement: Plac
     """What is around the facts on this machine; without a plan no ports are tried."""
     paths = folders.resolve(settings, os.environ)
     numa = permission()
-    return gather(settings, _programs(settings, profile, placement), paths, numa, os.environ)
+    programs_ = _programs(settings, profile, placement)
+    return gather(settings, programs_, paths, numa, os.environ, running=appliance_runs(paths.run))
 
 
 def _programs(settings: Settings, profile: profiles.Profile | None, placement: Placement | None) -> tuple[Program, ...]:
