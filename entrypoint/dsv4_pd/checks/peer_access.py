@@ -15,7 +15,7 @@ def _run(s: Situation) -> Finding:
         for role in s.placement.roles
         for a in role.gpus
         for b in role.gpus
-        if matrix[place[a.uuid]][place[b.uuid]] not in ("ok", "-")
+        if {a.uuid, b.uuid} <= place.keys() and matrix[place[a.uuid]][place[b.uuid]] not in ("ok", "-")
     ]
     if not bad:
         return ok("every pair within a role")
