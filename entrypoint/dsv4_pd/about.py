@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from typing import Any
 
-from dsv4_pd import __version__
+from dsv4_pd import __version__, memory_plan, model_files
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.paths import Paths
 from dsv4_pd.placement import Placement
@@ -29,7 +30,7 @@ def about(settings: Settings, profile: Profile, facts: HostFacts, placement: Pla
         "weights": {"name": settings.model, "revision": settings.model_revision},
         "settings_hash": settings_hash(settings),
         "machine": machine(facts),
-        "expected_kv_tokens": expected_kv_tokens(profile, placement),
+        "expected_kv_tokens": expected_kv_tokens(settings, profile, placement),
         "placement": {
             role.role: {
                 "gpus": [gpu.uuid for gpu in role.gpus],
@@ -56,13 +57,15 @@ def machine(facts: HostFacts) -> dict[str, Any]:
     }
 
 
-def expected_kv_tokens(profile: Profile, placement: Placement) -> dict[str, int]:
-    """Role -> tokens of KV that it should hold: what the profile pins; empty where nothing says it."""
-    pinned = {
-        role.role: {**profile.engine.get("common", {}), **profile.engine.get(role.role, {})}.get("max-total-tokens")
-        for role in placement.roles
+def expected_kv_tokens(settings: Settings, profile: Profile, placement: Placement) -> dict[str, int]:
+    """Role -> tokens of KV that it should hold: what the profile pins, else the memory model's figure for its cards."""
+    if placement.device == "cuda":
+        shape = memory_plan.read_shape(model_files.find(settings.model, settings.model_revision, os.environ))
+        return {c.load.role: c.tokens for c in memory_plan.estimates(settings, placement, shape)} if shape else {}
+    flags = {
+        role.role: {**profile.engine.get("common", {}), **profile.engine.get(role.role, {})} for role in placement.roles
     }
-    return {role: int(tokens) for role, tokens in pinned.items() if tokens}
+    return {role: int(found["max-total-tokens"]) for role, found in flags.items() if "max-total-tokens" in found}
 
 
 def settings_hash(settings: Settings) -> str:

@@ -144,3 +144,9 @@ def test_live_reading_and_rates() -> None:
 def test_phases_of_a_start() -> None:
     assert own.phases({}) == {}
     assert own.phases({"phase_times": {"ready": 5.0, "weights": 1.0}}) == {"start": 1.0, "weights": 4.0}
+
+
+def test_the_page_lists_every_metric_of_ours() -> None:
+    text = Path(__file__).resolve().parents[2].joinpath("docs/metrics.md").read_text()
+    names = {sample.name for sample in samples(exposition()) if sample.name.startswith("dsv4_")}
+    assert len(names) > 15 and [name for name in sorted(names) if f"`{name}" not in text] == []

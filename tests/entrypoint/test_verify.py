@@ -233,3 +233,8 @@ def test_key_from_where_serve_takes_it(tmp_path: Path) -> None:
 def test_list_needs_no_appliance() -> None:
     done = CliRunner().invoke(command, ["--list"])
     assert done.exit_code == 0 and len(done.output.splitlines()) == len(catalogue.CHECKS)
+
+
+def test_the_page_lists_every_check() -> None:
+    text = Path(__file__).resolve().parents[2].joinpath("docs/verify.md").read_text()
+    assert [name for name in catalogue.NAMES if f"| `{name}` |" not in text] == []
