@@ -6,9 +6,9 @@ image=$1 folder=$2
 cd "$(dirname "$0")/.."
 name=$(basename "${image%:*}")-${image##*:}
 target=$folder/$name
-mkdir -p "$target/docker"
+mkdir -p "$target/config"
 cp compose.yaml .env.example LICENSE "$target/"
-cp docker/prometheus.yml "$target/docker/"
+cp -r config/monitoring "$target/config/"
 install -m 755 docker/install.sh "$target/install.sh"
 echo "$image" >"$target/image-name"
 docker image inspect --format '{{.Id}}' "$image" >"$target/image-id"

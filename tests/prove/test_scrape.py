@@ -98,6 +98,27 @@ def test_every_rule_evaluates(appliance: Appliance, prometheus: str) -> None:
     assert firing(prometheus) == {}, "a healthy pair raises no alert"
 
 
+# Panels that a machine without GPUs leaves empty.
+EMPTY_ON_CPU = {"GPU memory"}
+
+
+@pytest.mark.pair
+@needs_prometheus
+def test_every_panel_of_the_board_has_data(appliance: Appliance, prometheus: str) -> None:
+    board = json.loads((MONITORING / "grafana" / "dashboards" / "dsv4-pd.json").read_text())
+    subject(appliance).api.chat("Hello!", stream=True)
+
+    def empty() -> set[str]:
+        return {
+            panel["title"]
+            for panel in board["panels"]
+            for target in panel["targets"]
+            if not ask(prometheus, "query", query=target["expr"].replace("$instance", ".*"))["result"]
+        }
+
+    wait("data in every panel", 60, lambda: empty() <= EMPTY_ON_CPU)
+
+
 @pytest.mark.pair
 @needs_prometheus
 def test_alert_fires_when_decode_is_killed(appliance: Appliance, prometheus: str) -> None:
