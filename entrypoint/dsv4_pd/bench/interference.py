@@ -84,8 +84,8 @@ def judge(streams: Sequence[Request], prompts: Sequence[Request]) -> dict[str, A
     busy = [gap for gap in gaps if _touches(gap, windows)]
     quiet = [gap for gap in gaps if not _touches(gap, windows)]
     return {
-        "quiet": {"tokens": len(quiet), "itl": spread([b - a for a, b in quiet])},
-        "busy": {"tokens": len(busy), "itl": spread([b - a for a, b in busy])},
+        "quiet": _waits(quiet),
+        "busy": _waits(busy),
         "rate": _rates(gaps, windows, end - begin),
         "prompts": {
             "read": len(windows),
@@ -96,6 +96,10 @@ def judge(streams: Sequence[Request], prompts: Sequence[Request]) -> dict[str, A
         "gaps": [[round(b - begin, 4), round(b - a, 5)] for a, b in sorted(gaps, key=lambda gap: gap[1])],
         "failed": sum(not request.ok for request in (*streams, *prompts)),
     }
+
+
+def _waits(gaps: Sequence[Span]) -> dict[str, Any]:
+    return {"tokens": len(gaps), "itl": spread([b - a for a, b in gaps])}
 
 
 def _touches(gap: Span, windows: Sequence[Span]) -> bool:

@@ -3,70 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dsv4_pd import settings
 from dsv4_pd.appliance import started
 from dsv4_pd.bench import compare as comparison
 from dsv4_pd.bench import interference, report, results, saturation, soak
 from dsv4_pd.bench.load import Load, Target, run
 from dsv4_pd.bench.results import Run
 from dsv4_pd.bench.summary import summarise
-from dsv4_pd.cli.status import default_url
-from dsv4_pd.cli.verify import api_url, read_key
-from dsv4_pd.errors import ApplianceError
-from dsv4_pd.verify.ops import Ops
-
-_file = click.Path(dir_okay=False, path_type=Path)
-Command = Callable[..., Any]
-
-
-def _numbers(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(",") if part)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r}: whole numbers with commas between, such as 1,8,16") from error
-
-
-def _where(command: Command) -> Command:
-    """Options that every experiment has."""
-    options = (
-        click.option(
-            "--url", default=default_url, show_default="http://127.0.0.1:$DSV4_OPS_PORT", help="Its ops port."
-        ),
-        click.option("--api-url", default=None, help="Its API; default: the ops port's host, port $DSV4_PORT or 8000."),
-        click.option(
-            "--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its API key."
-        ),
-        click.option("--out", type=_file, help="Result file (JSON lines); default: EXPERIMENT-TIME.jsonl."),
-        click.option("--report", "page", type=_file, help="Report (HTML); default: beside the result file."),
-        click.option("--label", help="Name of this run in reports and comparisons."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def _work(command: Command) -> Command:
-    """Options that say what one request is."""
-    options = (
-        click.option("--input", "input_tokens", default=1024, show_default=True, help="Tokens of a random prompt."),
-        click.option("--output", "output_tokens", default=128, show_default=True, help="Tokens of an answer."),
-        click.option("--dataset", default="random", show_default=True,
-                     help="'random', 'real' (shipped prompts), or a file of conversations."),
-        click.option("--seed", default=None, type=int, help="Of random prompts; default: fresh, past any cache."),
-    )  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+from dsv4_pd.cli import bench_parts as parts
 
 
 @click.group("bench")
@@ -75,13 +26,13 @@ def command() -> None:
 
 
 @command.command("sweep")
-@click.option("--concurrency", default="1,8,16,64", show_default=True, callback=_numbers, help="Requests at once.")
-@click.option("--inputs", default="", callback=_numbers, help="Several prompt lengths, instead of --input.")
+@click.option("--concurrency", default="1,8,16,64", show_default=True, callback=parts.numbers, help="Requests at once.")
+@click.option("--inputs", default="", callback=parts.numbers, help="Several prompt lengths, instead of --input.")
 @click.option(
     "--requests", default=None, type=int, help="Requests a point; default: 4 for each one at once, 16 or more."
 )
-@_work
-@_where
+@parts.work
+@parts.where
 def sweep(concurrency: tuple[int, ...], inputs: tuple[int, ...], requests: int | None, **given: Any) -> None:
     """Throughput and latency at several concurrencies and lengths."""
     base = given["seed"] if given["seed"] is not None else time.time_ns() % 10**6
@@ -90,14 +41,14 @@ def sweep(concurrency: tuple[int, ...], inputs: tuple[int, ...], requests: int |
              dataset=given["dataset"], seed=base + 97 * place)
         for place, (size, many) in enumerate((s, c) for s in inputs or (given["input_tokens"],) for c in concurrency)
     ]  # fmt: skip
-    status, target = _target(given)
-    with _progress() as bar:
+    status, target = parts.target(given)
+    with parts.progress() as bar:
         task = bar.add_task("sweep", total=sum(load.requests for load in loads))
         found = run(loads, target, lambda request: bar.update(task, advance=1, description=request.step))
     done = Run(results.head("sweep", status, given["label"]), [summarise(load, found[load.name]) for load in loads],
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
-    _show(done.points)
-    _save([done], given, "sweep")
+    parts.show(done.points)
+    parts.save([done], given, "sweep")
 
 
 @command.command("interference")
@@ -106,12 +57,12 @@ def sweep(concurrency: tuple[int, ...], inputs: tuple[int, ...], requests: int |
 @click.option("--prompts", default=4, show_default=True, help="Long prompts, one after the other.")
 @click.option("--prompt-tokens", default=65536, show_default=True, help="Tokens of each.")
 @click.option("--quiet", default=5.0, show_default=True, help="Seconds of streams alone, before the first prompt.")
-@_where
+@parts.where
 def interfere(**given: Any) -> None:
     """What a long prompt does to the streams that are running."""
-    status, target = _target(given)
+    status, target = parts.target(given)
     done = _interference(given, status, target, given["label"])
-    _save([done], given, "interference")
+    parts.save([done], given, "interference")
 
 
 @command.command("pd-vs-single")
@@ -120,8 +71,8 @@ def interfere(**given: Any) -> None:
 @click.option("--prompts", default=4, show_default=True, help="Long prompts, one after the other.")
 @click.option("--prompt-tokens", default=65536, show_default=True, help="Tokens of each.")
 @click.option("--quiet", default=5.0, show_default=True, help="Seconds of streams alone, before the first prompt.")
-@click.option("--out", type=_file, help="Result files' stem; -pd and -single are added.")
-@click.option("--report", "page", type=_file, help="Report (HTML); default: beside the result files.")
+@click.option("--out", type=parts.FILE, help="Result files' stem; -pd and -single are added.")
+@click.option("--report", "page", type=parts.FILE, help="Report (HTML); default: beside the result files.")
 def pd_vs_single(**given: Any) -> None:
     """The same interference on the same devices, as a pair and as a single server; starts and stops both itself."""
     runs: list[Run] = []
@@ -129,9 +80,9 @@ def pd_vs_single(**given: Any) -> None:
         Console(stderr=True).print(f"starting in {mode} mode", highlight=False)
         with started({"mode": mode}, _devices_of(runs[0]) if runs else {}) as running:
             where = {"url": running.ops_url, "api_url": running.api_url, "api_key_file": None}
-            status, target = _target({**given, **where})
+            status, target = parts.target({**given, **where})
             runs.append(_interference({**given, **where}, status, target, mode))
-    _save(runs, given, "pd-vs-single")
+    parts.save(runs, given, "pd-vs-single")
 
 
 @command.command("saturation")
@@ -140,37 +91,37 @@ def pd_vs_single(**given: Any) -> None:
 @click.option(
     "--ttft-limit", default=10.0, show_default=True, help="Stop when p99 of the first token is later (seconds)."
 )
-@_work
-@_where
+@parts.work
+@parts.where
 def saturate(first: int, limit: int, ttft_limit: float, **given: Any) -> None:
     """Where more load buys nothing."""
-    status, target = _target(given)
+    status, target = parts.target(given)
     seed = given["seed"] if given["seed"] is not None else time.time_ns() % 10**6
     load = Load("first", first, 0, given["input_tokens"], given["output_tokens"], dataset=given["dataset"], seed=seed)
-    with _progress() as bar:
+    with parts.progress() as bar:
         task = bar.add_task("doubling the concurrency", total=None)
         points, found, verdict = saturation.find(load, target, limit, ttft_limit, lambda point: bar.update(
             task, description=f"C={point['concurrency']}: {point['output_tokens_per_s']:,.0f} tokens/s"))  # fmt: skip
     done = Run({**results.head("saturation", status, given["label"]), "saturation": verdict}, points,
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
-    _show(points)
+    parts.show(points)
     click.echo(f"knee at {verdict['knee']} requests at once: {verdict['reason']}")
-    _save([done], given, "saturation")
+    parts.save([done], given, "saturation")
 
 
 @command.command("soak")
 @click.option("--minutes", default=60.0, show_default=True, help="How long.")
 @click.option("--concurrency", default=8, show_default=True, help="Requests at once.")
 @click.option("--requests", default=64, show_default=True, help="Requests a window.")
-@_work
-@_where
+@parts.work
+@parts.where
 def soaking(minutes: float, concurrency: int, requests: int, **given: Any) -> int:
     """The same load for long; exit 1 when a figure drifts for the worse or a request fails."""
-    status, target = _target(given)
+    status, target = parts.target(given)
     seed = given["seed"] if given["seed"] is not None else time.time_ns() % 10**6
     load = Load("window", concurrency, requests, given["input_tokens"], given["output_tokens"],
                 dataset=given["dataset"], seed=seed)  # fmt: skip
-    with _progress() as bar:
+    with parts.progress() as bar:
         task = bar.add_task("soak", total=minutes * 60)
         points, found = soak.soak(load, target, minutes * 60, lambda point: bar.update(task, completed=point["at_s"]))
     found_trends = soak.trends(points)
@@ -179,7 +130,7 @@ def soaking(minutes: float, concurrency: int, requests: int, **given: Any) -> in
         click.echo(f"{trend['figure']:<16} {trend['change']:+.1%} [{trend['low']:+.1%}, {trend['high']:+.1%}]  {word}")
     done = Run({**results.head("soak", status, given["label"]), "trends": found_trends}, points,
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
-    _save([done], given, "soak")
+    parts.save([done], given, "soak")
     return int(any(trend["worse"] for trend in found_trends) or any(point["failed"] for point in points))
 
 
@@ -201,7 +152,7 @@ def compare(before: Path, after: Path) -> int:
 
 @command.command("report")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--out", required=True, type=_file, help="The HTML file.")
+@click.option("--out", required=True, type=parts.FILE, help="The HTML file.")
 def write_report(files: tuple[Path, ...], out: Path) -> None:
     """One HTML report from one or more result files."""
     out.write_text(report.html([results.read(file) for file in files]), encoding="utf-8")
@@ -218,7 +169,7 @@ def _interference(given: Mapping[str, Any], status: dict[str, Any], target: Targ
         quiet_s=given["quiet"],
         seed=time.time_ns() % 10**6,
     )
-    with _progress() as bar:
+    with parts.progress() as bar:
         task = bar.add_task("interference", total=None)
         point = interference.measure(plan, target, lambda text: bar.update(task, description=text))
     quiet, busy = point["quiet"]["itl"], point["busy"]["itl"]
@@ -232,50 +183,3 @@ def _devices_of(pair: Run) -> dict[str, str]:
     """The single server gets what both halves had: all cards by its profile, and without cards as many threads."""
     about = pair.head["appliance"]
     return {} if about["machine"]["gpus"] else {"OMP_NUM_THREADS": str(len(about["placement"]))}
-
-
-def _target(given: Mapping[str, Any]) -> tuple[dict[str, Any], Target]:
-    ops = Ops(given["url"])
-    status = ops.status()
-    python = settings.load().engine_python
-    if not python.exists():
-        raise ApplianceError(f"the load generator is the engine's, and {python} does not exist; `make engine` makes it")
-    about = status.get("about") or {}
-    tokenizer = str((about.get("weights") or {}).get("name") or status.get("model"))
-    url = given["api_url"] or api_url(ops.url)
-    return status, Target(url, str(status.get("model")), tokenizer, python, read_key(given["api_key_file"]))
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield bar
-
-
-def _show(points: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for name in ("load", "ok", "failed", "cut", "tokens/s", "TTFT p50", "p99", "ITL p50", "p99"):
-        table.add_column(name, justify="left" if name == "load" else "right")
-    for p in points:
-        times = [f"{p[what].get(share, float('nan')):.4f}" for what in ("ttft", "itl") for share in ("p50", "p99")]
-        counts = [str(p[key]) for key in ("completed", "failed", "short")]
-        table.add_row(p["name"], *counts, f"{p['output_tokens_per_s']:,.1f}", *times)
-    Console().print(table)
-
-
-def _save(runs: list[Run], given: Mapping[str, Any], experiment: str) -> None:
-    stem = given["out"] or Path(f"{experiment}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
-    for one in runs:
-        path = stem.with_name(f"{stem.stem}-{one.label}{stem.suffix}") if len(runs) > 1 else stem
-        results.write(path, one)
-        click.echo(f"results: {path}")
-    page = given["page"] or stem.with_suffix(".html")
-    page.write_text(report.html(runs), encoding="utf-8")
-    click.echo(f"report: {page}")
