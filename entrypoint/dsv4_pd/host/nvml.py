@@ -14,6 +14,8 @@ from typing import Any
 
 import pynvml as nv
 
+# nvmlGpuP2PCapsIndex_t; pynvml's own name for the first is a tuple by a stray comma (13.615).
+_READ_AND_WRITE = (0, 1)
 _P2P_WORDS = {
     0: "ok",
     1: "chipset not supported",
@@ -28,7 +30,7 @@ _P2P_WORDS = {
 def _ask(question: Callable[[], Any]) -> Any:
     try:
         return question()
-    except nv.NVMLError:
+    except (nv.NVMLError, nv.NVMLLibraryMismatchError):  # the second: a driver older than the question
         return None
 
 
@@ -51,7 +53,8 @@ def _nvlinks(handle: Any) -> int | None:
 
 
 def _gpu(index: int, handle: Any) -> dict[str, Any]:
-    memory = nv.nvmlDeviceGetMemoryInfo(handle)
+    # The second version keeps the driver's own share apart; the first counts it as used.
+    memory = _ask(partial(nv.nvmlDeviceGetMemoryInfo, handle, nv.nvmlMemory_v2)) or nv.nvmlDeviceGetMemoryInfo(handle)
     ecc = _ask(lambda: nv.nvmlDeviceGetEccMode(handle))
     mig = _ask(lambda: nv.nvmlDeviceGetMigMode(handle))
     return {
@@ -80,7 +83,7 @@ def _peers(handles: list[Any]) -> list[list[str]]:
     """Peer reads and writes between each pair: "ok", the first reason against it, or "-" for a card itself."""
 
     def pair(a: Any, b: Any) -> str:
-        for capability in (nv.NVML_P2P_CAPS_INDEX_READ, nv.NVML_P2P_CAPS_INDEX_WRITE):
+        for capability in _READ_AND_WRITE:
             status = _ask(partial(nv.nvmlDeviceGetP2PStatus, a, b, capability))
             if status != nv.NVML_P2P_STATUS_OK:
                 return _P2P_WORDS.get(status, "unknown")

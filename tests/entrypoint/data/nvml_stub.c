@@ -1,0 +1,55 @@
+// A stand-in libnvidia-ml.so.1 with two cards: one that answers everything, and one that is old, virtual or sick and
+// answers only what every card does. Built by test_host_nvml.py, so that the real pynvml is driven without a driver.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OK = 0, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, UNKNOWN = 999 };
+typedef struct { char legacy[16]; unsigned domain, bus, device, id, sub; char bus_id[32]; } Pci;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } Memory2;
+typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } Process;
+
+static int well(void *card) { return card == (void *)1; }
+static int sick(void) { const char *mode = getenv("NVML_STUB"); return mode && !strcmp(mode, "unknown"); }
+
+int nvmlInitWithFlags(unsigned flags) { return sick() ? UNKNOWN : OK; }
+const char *nvmlErrorString(int code) { return code == UNKNOWN ? "Unknown Error" : code == NOT_SUPPORTED ? "Not Supported" : "error"; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return OK; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **card) { *card = (void *)(unsigned long)(index + 1); return OK; }
+int nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size, "580.95.05"); return OK; }
+int nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = 13000; return OK; }
+int nvmlDeviceGetUUID(void *card, char *text, unsigned size) { snprintf(text, size, "GPU-%d", (int)(long)card); return OK; }
+int nvmlDeviceGetName(void *card, char *text, unsigned size) { snprintf(text, size, "Card %d", (int)(long)card); return OK; }
+int nvmlDeviceGetPciInfo_v3(void *card, Pci *pci) {
+  memset(pci, 0, sizeof *pci);
+  // The second card has the lower address: NVML's order is not taken for granted.
+  snprintf(pci->bus_id, sizeof pci->bus_id, "00000000:%s:00.0", well(card) ? "C1" : "01");
+  return OK;
+}
+int nvmlDeviceGetCudaComputeCapability(void *card, int *major, int *minor) { *major = 12; *minor = 0; return OK; }
+int nvmlDeviceGetMemoryInfo_v2(void *card, Memory2 *m) {
+  if (!well(card)) return NOT_SUPPORTED;
+  m->total = 97887ull << 20; m->reserved = 636ull << 20; m->used = 5ull << 20; m->free = m->total - m->reserved - m->used;
+  return OK;
+}
+int nvmlDeviceGetMemoryInfo(void *card, unsigned long long *m) { m[0] = 32ull << 30; m[1] = 30ull << 30; m[2] = 2ull << 30; return OK; }
+int nvmlDeviceGetEccMode(void *card, unsigned *now, unsigned *next) { *now = *next = 1; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetMigMode(void *card, unsigned *now, unsigned *next) { *now = 1; *next = 0; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetPersistenceMode(void *card, unsigned *mode) { *mode = 1; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetDisplayActive(void *card, unsigned *mode) { *mode = 0; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetCurrPcieLinkGeneration(void *card, unsigned *n) { *n = 1; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetCurrPcieLinkWidth(void *card, unsigned *n) { *n = 8; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetMaxPcieLinkGeneration(void *card, unsigned *n) { *n = 4; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetGpuMaxPcieLinkGeneration(void *card, unsigned *n) { *n = 5; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetMaxPcieLinkWidth(void *card, unsigned *n) { *n = 16; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetNvLinkState(void *card, unsigned link, unsigned *on) { *on = link != 1; return well(card) && link < 4 ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetComputeRunningProcesses_v3(void *card, unsigned *count, Process *found) {
+  if (!well(card)) return NOT_SUPPORTED;
+  if (!found || *count < 2) { *count = 2; return INSUFFICIENT_SIZE; }
+  found[0] = (Process){4242, 1ull << 30, 0, 0};
+  found[1] = (Process){77, ~0ull, 0, 0};  // "not available", as in a container
+  *count = 2;
+  return OK;
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *card, unsigned *count, Process *found) { *count = 0; return OK; }
+int nvmlDeviceGetP2PStatus(void *a, void *b, unsigned capability, unsigned *status) { *status = capability ? 1 : 0; return OK; }

@@ -1,0 +1,96 @@
+"""host.nvml: the real pynvml against a library that answers like a driver, in full and in part."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dsv4_pd.host import machine
+from dsv4_pd.host.read import facts_of
+
+SOURCE = Path(__file__).parent / "data" / "nvml_stub.c"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("nvml")
+    command = [compiler, "-shared", "-fPIC", "-w", "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)]
+    subprocess.run(command, check=True)
+    return folder
+
+
+def ask(library: Path, **env: str) -> dict[str, Any]:
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(library), **env}
+    command = [sys.executable, "-m", "dsv4_pd.host.nvml"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    answers: dict[str, Any] = json.loads(done.stdout)
+    return answers
+
+
+def test_card_that_answers_everything(library: Path) -> None:
+    answers = ask(library)
+    assert (answers["error"], answers["driver_version"], answers["cuda_version"]) == (None, "580.95.05", 13000)
+    assert answers["gpus"][0] == {
+        "index": 0, "uuid": "GPU-1", "name": "Card 1", "pci_bus_id": "00000000:C1:00.0",
+        "compute_capability": [12, 0], "memory_total": 97887 << 20, "memory_used": 5 << 20, "mig": True, "ecc": True,
+        "persistence": True, "display": False, "pcie_generation": 1, "pcie_width": 8, "pcie_max_generation": 4,
+        "pcie_card_generation": 5, "pcie_max_width": 16, "nvlinks": 3,
+        "processes": [{"pid": 77, "memory": None}, {"pid": 4242, "memory": 1 << 30}],
+    }  # fmt: skip
+
+
+def test_card_that_answers_little_does_not_hide_the_other(library: Path) -> None:
+    card = ask(library)["gpus"][1]
+    assert (card["memory_total"], card["memory_used"]) == (32 << 30, 2 << 30)
+    assert {card[name] for name in ("mig", "ecc", "persistence", "pcie_width")} == {None}
+    assert card["processes"] == [] and card["nvlinks"] == 0
+
+
+def test_peer_access_says_the_first_reason_against_it(library: Path) -> None:
+    assert ask(library)["peer_access"] == [["-", "chipset not supported"], ["chipset not supported", "-"]]
+
+
+def test_lost_gpus_are_nvml_s_own_words(library: Path) -> None:
+    assert ask(library, NVML_STUB="unknown") == {"error": "Unknown Error", "gpus": []}
+
+
+def test_no_library_is_said(tmp_path: Path) -> None:
+    if shutil.which("nvidia-smi"):
+        pytest.skip("there is a driver")
+    assert "Not Found" in ask(tmp_path)["error"]
+
+
+def test_facts_are_in_bus_order_and_indexes_stay_the_driver_s(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = ask(library)
+    live = machine.Live()
+    monkeypatch.setattr(live, "nvml", lambda: answers)
+    facts = facts_of(live)
+    assert [(gpu.index, gpu.pci_bus_id) for gpu in facts.gpus] == [(1, "0000:01:00.0"), (0, "0000:c1:00.0")]
+    assert facts.cuda_version == (13, 0) and facts.gpu_error is None
+    assert facts.gpus[1].link.slot_generation == 4 and facts.gpus[1].link.max_generation == 5
+
+
+def test_reader_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stuck = tmp_path / "python"
+    stuck.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    stuck.chmod(0o755)
+    monkeypatch.setattr(machine, "NVML_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(sys, "executable", str(stuck))
+    assert machine._ask_nvml()["error"] == "NVML did not answer within 0 s"
+
+
+def test_reader_that_dies_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho 'Segmentation fault' >&2\nexit 139\n", encoding="utf-8")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    assert machine._ask_nvml() == {"error": "the NVML reader ended with 139: Segmentation fault", "gpus": []}
