@@ -181,14 +181,18 @@ def test_a_process_that_left_its_group_is_still_ours(tmp_path: Path) -> None:
         stray.kill()
 
 
-def test_files_below_dev_shm_are_found_by_who_uses_them(tmp_path: Path) -> None:
+def test_files_below_dev_shm_are_found_by_who_maps_them_and_removed() -> None:
     name = Path(f"/dev/shm/dsv4-test-{os.getpid()}")
-    code = f"import time; f = open('{name}', 'wb'); print('up', flush=True); time.sleep(60)"
+    name.write_bytes(b"x" * 4096)
+    code = f"import mmap, time; f = open('{name}', 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); print('up', flush=True); time.sleep(60)"  # noqa: E501
     user = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     try:
         assert user.stdout
         user.stdout.readline()
-        assert str(name) in tree.shared_memory(frozenset({user.pid}))
+        found = tree.shared_memory(frozenset({user.pid}))
+        assert str(name) in found
+        tree.unlink(found)
+        assert not name.exists()
     finally:
         user.kill()
         user.wait()

@@ -68,6 +68,28 @@ def test_phases_only_go_forward_and_carry_their_percent() -> None:
     assert watch.phase is Phase.READY
 
 
+def test_what_an_earlier_guard_dealt_with_is_not_news() -> None:
+    fatal = Signatures("""
+[[fatal]]
+text = "Scheduler hit an exception:"
+action = "restart-role"
+cause = "x"
+[[milestone]]
+text = "Load weight begin."
+phase = "weights"
+[[milestone]]
+text = "Memory pool end."
+phase = "graphs"
+""")
+    watch = Watch("decode", fatal)
+    watch.on_event("RUNNING", 100.0, 7)
+    old = ["server_args=", "Load weight begin.", "Memory pool end.", "Scheduler hit an exception: x"]
+    watch.on_history([*old, "server_args=", "Load weight begin."], 101.0)
+    assert (watch.complaint, watch.phase) == (None, Phase.WEIGHTS)
+    watch.on_lines(["Scheduler hit an exception: y"], 102.0)
+    assert watch.complaint
+
+
 def test_progress_while_loading_and_while_serving() -> None:
     watch = running()
     watch.on_lines(["whatever"], 120.0)

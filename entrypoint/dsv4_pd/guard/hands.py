@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import shutil
 import xmlrpc.client
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import aiohttp
 
@@ -29,7 +26,6 @@ class Hands:
     def __init__(self, config: GuardConfig, world: World, supervisor: Supervisor, probes: Probes) -> None:
         self._config, self._world, self._supervisor, self._probes = config, world, supervisor, probes
         self._busy: dict[Action, asyncio.Task[None]] = {}
-        self._shared_memory: frozenset[str] = frozenset()
         self._acts: dict[Act, Callable[[str], Awaitable[None]]] = {
             Act.START: self._start,
             Act.KILL: self._kill,
@@ -60,13 +56,14 @@ class Hands:
         if leftovers:
             log.info("%s: ending %d process(es) that the last run left behind", name, len(leftovers))
             tree.kill(leftovers)
+        self._world.clean_up_after(name)
         if await self._world.gpus_are_free(name):
             await self._supervisor.start(name)
 
     async def _kill(self, name: str) -> None:
         watch = self._world.watch(name)
         if watch and watch.pid:
-            self._shared_memory |= await asyncio.to_thread(tree.shared_memory, tree.members(watch.pid))
+            watch.shared_memory |= await asyncio.to_thread(tree.shared_memory, tree.members(watch.pid))
             tree.kill_group(watch.pid)
 
     async def _stop(self, name: str) -> None:
@@ -81,17 +78,13 @@ class Hands:
             await self._probes.register(self._config.router_url, worker)
 
     async def _shutdown(self, _: str) -> None:
-        await asyncio.to_thread(sweep, self._config.socket, self._config.temp_dir, self._shared_memory)
+        await asyncio.to_thread(self.sweep)
         await self._supervisor.shutdown()
 
-
-def sweep(socket: str, temp_dir: str, shared_memory: frozenset[str] = frozenset()) -> None:
-    """Leave nothing behind: escaped processes, the servers' shared memory, their temporary files."""
-    me = {os.getpid(), os.getppid()}
-    strays = frozenset(pid for name in ("prefill", "decode", "single", "router") for pid in tree.owned(socket, name))
-    shared_memory |= tree.shared_memory(strays)
-    tree.kill(strays - me)
-    for path in shared_memory:
-        with contextlib.suppress(OSError):
-            Path(path).unlink()
-    shutil.rmtree(temp_dir, ignore_errors=True)
+    def sweep(self) -> None:
+        """Leave nothing behind: escaped processes, the servers' shared memory, their temporary files."""
+        for name in (*self._world.servers, self._world.router.name):
+            tree.kill(tree.owned(self._config.socket, name))
+        for name in self._world.servers:
+            self._world.clean_up_after(name)
+        shutil.rmtree(self._config.temp_dir, ignore_errors=True)

@@ -60,6 +60,8 @@ class Guard:
         old = publish.read_json(Path(self.config.health_file))
         memory = old.get("memory", {})
         if memory and memory.get("fingerprint") == self.config.fingerprint and old["state"] != StateName.SAFE:
+            for name, paths in memory["shared_memory"].items():
+                self.world.servers[name].shared_memory = frozenset(paths)
             return _resumed(memory, now, same_supervisor=memory["supervisord"] == os.getppid()), before
         safe = starts.safe_reason(before, self.config.fingerprint, self.config.safe_mode, self.config.safe_after)
         record = before if safe else before.begin(self.config.fingerprint)
@@ -75,10 +77,11 @@ class Guard:
         assert main is not None
         loop.add_signal_handler(signal.SIGTERM, main.cancel)
         ended = asyncio.create_task(listener.listen(self.world.processes.on_event))
+        await self.world.processes.poll()
+        self.world.read_history()
         senses = [asyncio.create_task(sense) for sense in self.world.loops()]
         server = asyncio.create_task(self._serve_ops())
         try:
-            await self.world.processes.poll()
             while not ended.done():
                 self._step()
                 self._raise_failures([*senses, server])
@@ -138,6 +141,7 @@ class Guard:
             "failures": self.state.failures,
             "fingerprint": self.config.fingerprint,
             "supervisord": os.getppid(),
+            "shared_memory": {name: sorted(watch.shared_memory) for name, watch in self.world.servers.items()},
         }
         data = {**self.document(), "memory": memory}
         self._complain(publish.write_json(Path(self.config.health_file), data))
@@ -170,6 +174,7 @@ class Guard:
         for watch in (*self.world.servers.values(), self.world.router):
             if watch.pid:
                 tree.kill_group(watch.pid)
+        self.hands.sweep()
 
     async def _serve_ops(self) -> None:
         try:

@@ -82,23 +82,17 @@ def kill(who: frozenset[int]) -> None:
 
 
 def shared_memory(who: frozenset[int]) -> frozenset[str]:
-    """Files below /dev/shm that these processes have mapped or open."""
-    found = set()
+    """Files below /dev/shm that these processes have mapped: a process that is killed leaves them there for ever."""
+    found: set[str] = set()
     for pid in who:
-        for path in _open_files(pid):
-            if path.startswith("/dev/shm/"):
-                found.add(path.removesuffix(" (deleted)"))
-    return frozenset(found)
+        with contextlib.suppress(OSError):
+            lines = (PROC / str(pid) / "maps").read_text(errors="replace").splitlines()
+            found.update(line[line.index("/dev/shm/") :] for line in lines if "/dev/shm/" in line)
+    return frozenset(path for path in found if not path.endswith(" (deleted)"))
 
 
-def _open_files(pid: int) -> Iterator[str]:
-    for folder in ("map_files", "fd"):
-        try:
-            entries = list(os.scandir(PROC / str(pid) / folder))
-        except OSError:
-            continue
-        for entry in entries:
-            try:
-                yield str(Path(entry.path).readlink())
-            except OSError:
-                continue
+def unlink(paths: frozenset[str]) -> None:
+    """Remove files of processes that are gone."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()

@@ -10,6 +10,7 @@ from dsv4_pd.guard.states import Answer, Complaint, Phase, RoleView
 from dsv4_pd.guard.supervisor import IDLE, UP, Process
 
 _ORDER = list(Phase)
+FIRST_LINE = "server_args="  # every start of a server prints it first
 
 
 class Watch:
@@ -23,6 +24,7 @@ class Watch:
         self.lines: deque[str] = deque(maxlen=50)
         self.kv_tokens: int | None = None
         self.gpu_holder: str | None = None
+        self.shared_memory: frozenset[str] = frozenset()  # of all its incarnations that were not cleaned up after
         self.last_times: dict[str, float] = {}  # phase -> seconds of the last good start
         self._signatures = signatures
         self.alive = False
@@ -98,6 +100,14 @@ class Watch:
             if self.ready_at is None:
                 self.progress = now  # while it loads, any line is a sign of life
 
+    def on_history(self, lines: Iterable[str], now: float) -> None:
+        """Lines from before this guard: they tell how far the start is; what they complain of is not news."""
+        for line in lines:
+            if FIRST_LINE in line:
+                self.phase, self.percent = Phase.START, None
+            self.on_lines([line], now)
+        self.complaint = None
+
     def _take(self, meaning: Meaning, now: float) -> None:
         self.complaint = self.complaint or meaning.complaint
         if meaning.work:
@@ -137,7 +147,7 @@ class Watch:
 
     def on_work(self, work: tuple[frozenset[int], int], now: float) -> None:
         """Who is in its process tree and what it has read: a change is progress while it loads."""
-        if work != self._work:
+        if work != self._work and self.ready_at is None:
             self._work, self.progress = work, now
 
     def eta(self, now: float) -> float | None:

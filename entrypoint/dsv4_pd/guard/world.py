@@ -45,7 +45,7 @@ class World:
         self.stop: str | None = None
         self.fault: Verdict | None = None
         self.processes = Processes(supervisor, {**self.servers, "router": self.router}, self._on_process)
-        self._followers: dict[str, Follower] = {}
+        self._followers = {server.name: Follower(Path(server.log)) for server in config.servers}
         self._requests_at_proof: float | None = None
         self._own_requests = 0
         self._proved: dict[str, int] = {}
@@ -199,12 +199,26 @@ class World:
 
     # --- slow facts ---------------------------------------------------------------------------------------------
 
+    def read_history(self) -> None:
+        """What the logs said before this guard was started, so before its first look at them."""
+        for name, follower in self._followers.items():
+            while lines := follower.lines():
+                self.servers[name].on_history(lines, time.monotonic())
+
+    def clean_up_after(self, name: str) -> None:
+        """A program's processes are all gone: read its log to the end, remove its shared memory."""
+        watch = self.servers.get(name)
+        while watch and (lines := self._followers[name].lines()):
+            watch.on_lines(lines, time.monotonic())
+        if watch:
+            tree.unlink(watch.shared_memory)
+            watch.shared_memory = frozenset()
+
     async def _follow(self) -> None:
-        for server in self.config.servers:
-            follower = self._followers.setdefault(server.name, Follower(Path(server.log)))
+        for name, follower in self._followers.items():
             lines = follower.lines()
             if lines:
-                self.servers[server.name].on_lines(lines, time.monotonic())
+                self.servers[name].on_lines(lines, time.monotonic())
                 self.wake()
 
     async def _proof(self) -> None:
@@ -227,8 +241,10 @@ class World:
     async def _slow_facts(self) -> None:
         for server in self.config.servers:
             watch = self.servers[server.name]
-            if watch.up and watch.ready_at is None:
-                watch.on_work(tree.work_of(watch.pid), time.monotonic())
+            if watch.up:
+                who, read = await asyncio.to_thread(tree.work_of, watch.pid)
+                watch.on_work((who, read), time.monotonic())
+                watch.shared_memory |= await asyncio.to_thread(tree.shared_memory, who)
             if watch.gpu_holder:
                 await self.gpus_are_free(server.name)
             if server.gpus:
