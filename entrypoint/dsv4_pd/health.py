@@ -14,16 +14,20 @@ _HELP = (
 )
 
 
-def judge(text: str | None, now: float) -> tuple[int, str]:
-    """(exit code, one line) from the health file's text.
+def judge(text: str | None, now: float, ticks: float | None = None) -> tuple[int, str]:
+    """(exit code, one line) from the health file's text. `ticks`: the monotonic clock, which no clock change moves.
 
     >>> judge('{"state": "READY", "reason": "ok", "heartbeat": 10.0}', 11.0)
     (0, 'READY: ok')
     """
     if text is None:
         return 1, "not started: no health file"
-    health = json.loads(text)
-    age = now - health["heartbeat"]
+    try:
+        health = json.loads(text)
+    except ValueError:  # on a full tmpfs the guard overwrites the file in place
+        return 1, "the health file was being written; ask again"
+    beat = health.get("heartbeat_monotonic")
+    age = now - health["heartbeat"] if ticks is None or beat is None else ticks - beat
     if age > STALE_S:
         return 1, f"the guard's last heartbeat is {age:.0f} s old (state then: {health['state']})"
     return int(health["state"] not in SERVING), f"{health['state']}: {health['reason']}"
@@ -34,7 +38,7 @@ def main(argv: list[str]) -> int:
     if argv[:1] in (["--help"], ["-h"]):
         print(_HELP)
         return 0
-    code, line = judge(_read(argv[0] if argv else None), time.time())
+    code, line = judge(_read(argv[0] if argv else None), time.time(), time.monotonic())
     print(line)
     return code
 

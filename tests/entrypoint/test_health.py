@@ -27,6 +27,16 @@ def test_a_guard_that_stopped_beating_is_unhealthy() -> None:
     assert code == 1 and "100 s old" in line and "READY" in line
 
 
+def test_a_wall_clock_that_jumps_fools_nobody() -> None:
+    text = json.dumps({**json.loads(body("READY")), "heartbeat_monotonic": 50.0})
+    assert health.judge(text, 1e9, 51.0)[0] == 0
+    assert health.judge(text, 100.0, 150.0)[0] == 1
+
+
+def test_a_file_that_is_being_written_is_said() -> None:
+    assert health.judge('{"state": "REA', 0.0) == (1, "the health file was being written; ask again")
+
+
 def test_no_file_is_unhealthy() -> None:
     assert health.judge(None, 0.0)[0] == 1
 

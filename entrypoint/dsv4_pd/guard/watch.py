@@ -10,6 +10,7 @@ from dsv4_pd.guard.states import Answer, Complaint, Phase, RoleView
 from dsv4_pd.guard.supervisor import IDLE, UP, Process
 
 _ORDER = list(Phase)
+SURVEY_S = 60.0
 FIRST_LINE = "server_args="  # every start of a server prints it first
 
 
@@ -48,6 +49,7 @@ class Watch:
         self._sampled = now
         self._moves: deque[float] = deque(maxlen=100)
         self._work: tuple[frozenset[int], int] | None = None
+        self._surveyed = 0.0
 
     @property
     def up(self) -> bool:
@@ -145,8 +147,15 @@ class Watch:
         """In how many intervals between samples that began after `when` tokens were computed."""
         return sum(began >= when for began in self._moves)
 
+    def survey_due(self, now: float) -> bool:
+        """Whether to look at its process tree: always while it loads, once a minute later, because reading the memory
+        maps of a serving process is not free.
+        """
+        return self.ready_at is None or now - self._surveyed > SURVEY_S
+
     def on_work(self, work: tuple[frozenset[int], int], now: float) -> None:
         """Who is in its process tree and what it has read: a change is progress while it loads."""
+        self._surveyed = now if self.ready_at else 0.0
         if work != self._work and self.ready_at is None:
             self._work, self.progress = work, now
 

@@ -241,7 +241,7 @@ class World:
     async def _slow_facts(self) -> None:
         for server in self.config.servers:
             watch = self.servers[server.name]
-            if watch.up:
+            if watch.up and watch.survey_due(time.monotonic()):
                 who, read = await asyncio.to_thread(tree.work_of, watch.pid)
                 watch.on_work((who, read), time.monotonic())
                 watch.shared_memory |= await asyncio.to_thread(tree.shared_memory, who)
