@@ -8,12 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from dsv4_pd import link, profiles
 from dsv4_pd.checks import kv_link
 from dsv4_pd.checks.base import Verdict
 from dsv4_pd.errors import HardwareError
+from dsv4_pd.guard import document
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.link import run
 from dsv4_pd.link.report import LinkReport, Pair, chosen_transport
@@ -144,3 +146,14 @@ def test_wrong_bytes_are_seen() -> None:
     say(decode.stdin, {})
     say(prefill.stdin, {})
     assert decode.wait(30) == prefill.wait(30) == 0
+
+
+def test_status_shows_what_the_test_found(tmp_path: Path) -> None:
+    config = SimpleNamespace(health_file=str(tmp_path / "health.json"))
+    world = SimpleNamespace(link={"gb_per_s_p50": 0.4})
+    assert document.link(config, world) == {"backend": "nixl", "gb_per_s_p50": 0.4, "test": None}  # type: ignore[arg-type]
+    (tmp_path / "link.json").write_text(WELL.to_json(), encoding="utf-8")
+    test = document.link(config, world)["test"]  # type: ignore[arg-type]
+    assert test["ok"] is True and test["transport"] == "cma/memory" and test["gb_per_s"] == 0.7
+    (tmp_path / "link.json").write_text("{", encoding="utf-8")
+    assert document.link(config, world)["test"] is None  # type: ignore[arg-type]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from dsv4_pd.guard.config import GuardConfig
@@ -31,7 +33,7 @@ def document(config: GuardConfig, world: World, state: State, events: Sequence[d
             for watch in (*world.servers.values(), world.router)
         },
         "canary": canary(world, now),
-        "link": {"backend": "nixl", **world.link} if config.mode == "pd" else None,
+        "link": link(config, world) if config.mode == "pd" else None,
         "restarts": {
             "spent": len(state.charges),
             "limit": config.limits.restart_limit,
@@ -40,6 +42,17 @@ def document(config: GuardConfig, world: World, state: State, events: Sequence[d
         "proof": {"plugins": list(config.plugins), "missing": list(world.missing_proof)},
         "events": list(events),
     }
+
+
+def link(config: GuardConfig, world: World) -> dict[str, Any]:
+    """Figures of the traffic, and what the test at start found; null until that test is through."""
+    try:
+        found = json.loads(Path(config.health_file).with_name("link.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    kept = ("ok", "gb_per_s", "transport", "over_tcp", "slow", "text")
+    test = {name: found.get(name) for name in kept} if isinstance(found, dict) else None
+    return {"backend": "nixl", **world.link, "test": test}
 
 
 def role(watch: Watch, now: float, gpu_memory: Any) -> dict[str, Any]:
