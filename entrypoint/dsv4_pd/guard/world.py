@@ -134,7 +134,8 @@ class World:
             self.wake()
 
     async def _probe_router(self) -> None:
-        if not self.router.up:
+        # Before the servers are ready its answer is known, and it logs each "no" as an error.
+        if not self.router.up or any(watch.ready is not Answer.YES for watch in self.servers.values()):
             return
         pid, before = self.router.pid, self.router.ready
         answer, why = await self.probes.router(self.config.router_url, len(self.config.servers))
