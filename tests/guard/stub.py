@@ -183,8 +183,11 @@ def main() -> None:
     with (FOLDER / f"{ROLE}.pids").open("a") as file:
         file.write(f"{os.getpid()}\n")
     if now.get("child"):
+        name = "sglang::scheduler" if now["child"] == "scheduler" else sys.executable
         child = subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=now["child"] == "setsid"
+            [name, "-c", "import time; time.sleep(600)"],
+            executable=sys.executable,
+            start_new_session=now["child"] == "setsid",
         )
         (FOLDER / f"{ROLE}.child").write_text(str(child.pid))
     stop = threading.Event()

@@ -288,6 +288,19 @@ def test_children_of_a_dead_server_are_ended(tmp_path: Path, kind: str) -> None:
         assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
 
 
+def test_the_main_process_outlives_its_scheduler(tmp_path: Path) -> None:
+    """/ready says 200 and no line is logged; the kernel tells."""
+    with running(tmp_path) as appliance:
+        appliance.behave("decode", child="scheduler")
+        appliance.wait_state("READY")
+        time.sleep(2)
+        child = int((tmp_path / "stubs/decode.child").read_text())
+        os.kill(child, signal.SIGKILL)
+        assert appliance.wait_state("RECOVERING") <= LEAVE_BOUND
+        recovered(appliance)
+        assert (appliance.starts("prefill"), appliance.starts("decode")) == (1, 2)
+
+
 def test_benign_lines_with_alarming_words(tmp_path: Path) -> None:
     lines = [
         LOG + "KV cache pool is full. Retract requests. #retracted_reqs: 1",

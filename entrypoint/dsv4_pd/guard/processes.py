@@ -75,21 +75,24 @@ class Processes:
             self._follow_pid(watch)
         self._changed(watch.deaths != deaths)
 
-    def _follow_pid(self, watch: Watch) -> None:
-        """Hear from the kernel when the process ends: supervisord looks only once a second."""
-        try:
-            descriptor = os.pidfd_open(watch.pid)
-        except OSError:
-            return  # an old kernel, or gone already: supervisord's event comes anyway
-        loop, pid = asyncio.get_running_loop(), watch.pid
+    def follow_workers(self, watch: Watch, pids: frozenset[int]) -> None:
+        """Hear when a child that the server can't do without ends: its main process may serve on for seconds."""
+        for pid in pids - watch.workers:
+            _when_ended(pid, partial(self._worker_ended, watch, watch.pid))
+        watch.workers |= pids
 
-        def ended() -> None:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-            watch.on_gone(pid)
+    def _worker_ended(self, watch: Watch, main: int) -> None:
+        if watch.pid == main and watch.up:
+            watch.on_lost_worker()
             self._changed(False)
 
-        loop.add_reader(descriptor, ended)
+    def _follow_pid(self, watch: Watch) -> None:
+        """Hear from the kernel when the process ends: supervisord looks only once a second."""
+        _when_ended(watch.pid, partial(self._ended, watch, watch.pid))
+
+    def _ended(self, watch: Watch, pid: int) -> None:
+        watch.on_gone(pid)
+        self._changed(False)
 
     async def _how(self, name: str) -> str:
         """How a program's process ended, in words; only supervisord's log names a signal."""
@@ -106,3 +109,19 @@ class Processes:
             return await self._supervisor.log_tail()
         except Exception:  # no log configured: the signal's name is a nicety
             return ""
+
+
+def _when_ended(pid: int, tell: Callable[[], None]) -> None:
+    """Call back once when a process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return  # an old kernel, or gone already: supervisord's event comes anyway
+    loop = asyncio.get_running_loop()
+
+    def ended() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        tell()
+
+    loop.add_reader(descriptor, ended)

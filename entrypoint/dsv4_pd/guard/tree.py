@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROC = Path("/proc")
+WORKERS = (b"sglang::scheduler", b"sglang::detokenizer")
 
 
 def group_of(pid: int) -> int | None:
@@ -47,6 +48,16 @@ def owned(socket: str, name: str = "") -> frozenset[int]:
                 found.update({pid} if all(mark in environment for mark in marks) else ())
         except OSError:
             continue
+    return frozenset(found)
+
+
+def workers(who: frozenset[int]) -> frozenset[int]:
+    """The engine's own long-lived children among them: SGLang names them, and compilers come and go beside them."""
+    found = set()
+    for pid in who:
+        with contextlib.suppress(OSError):
+            if (PROC / str(pid) / "cmdline").read_bytes().startswith(WORKERS):
+                found.add(pid)
     return frozenset(found)
 
 

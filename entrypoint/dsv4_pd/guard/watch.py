@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from dsv4_pd.guard.signatures import Meaning, Signatures
-from dsv4_pd.guard.states import Answer, Complaint, Phase, RoleView
+from dsv4_pd.guard.states import Answer, Complaint, Phase, Remedy, RoleView
 from dsv4_pd.guard.supervisor import IDLE, UP, Process
 
 _ORDER = list(Phase)
@@ -43,6 +43,7 @@ class Watch:
         self.percent: int | None = None
         self.detail = ""
         self.complaint: Complaint | None = None
+        self.workers: frozenset[int] = frozenset()
         self.phase_times: dict[str, float] = {}
         self.ready_at: float | None = None
         self.counter: float | None = None
@@ -91,6 +92,10 @@ class Watch:
         """The kernel says that the process has ended; supervisord will say how."""
         if pid == self.pid:
             self.gone = True
+
+    def on_lost_worker(self) -> None:
+        """A child that it can't do without has ended."""
+        self.complaint = self.complaint or Complaint(Remedy.RESTART_ROLE, "a scheduler or detokenizer process ended")
 
     def on_lines(self, lines: Iterable[str], now: float) -> None:
         """New lines of its log."""

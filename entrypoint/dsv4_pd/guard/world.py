@@ -246,6 +246,8 @@ class World:
                 who, read = await asyncio.to_thread(tree.work_of, watch.pid)
                 watch.on_work((who, read), time.monotonic())
                 watch.shared_memory |= await asyncio.to_thread(tree.shared_memory, who)
+                if watch.up:
+                    self.processes.follow_workers(watch, tree.workers(who))
             if watch.gpu_holder:
                 await self.gpus_are_free(server.name)
             if server.gpus:
