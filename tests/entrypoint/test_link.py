@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -105,6 +106,17 @@ def test_only_corruption_ends_the_start(tmp_path: Path, monkeypatch: pytest.Monk
     assert json.loads((tmp_path / "link.json").read_text())["ok"] is False
 
 
+def test_pattern_is_as_long_as_the_gpu_test_asks_and_never_repeats() -> None:
+    spec = importlib.util.spec_from_file_location("link_agent", AGENT)
+    assert spec and spec.loader
+    agent = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(agent)
+    size = run._SIZES["cuda"][0]
+    data = agent.pattern(size, 7)
+    assert len(data) == size and data[:64] not in data[64 : 16 << 20]
+    assert agent.pattern(1000, 7) == data[:1000] != agent.pattern(1000, 8)
+
+
 @pytest.mark.engine
 def test_nixl_moves_the_bytes(tmp_path: Path) -> None:
     report = run.prove(ENGINE, pair_placement(), programs(), OUR_ENV, tmp_path / "link.json")
@@ -112,6 +124,33 @@ def test_nixl_moves_the_bytes(tmp_path: Path) -> None:
     assert report.transport and not report.over_tcp
     stored = json.loads((tmp_path / "link.json").read_text())
     assert stored["ok"] is True and stored["transport"] == report.transport and stored["gb_per_s"] > 0
+
+
+# The GPU end with torch's own tensors, moved to host memory: everything but the device itself.
+ON_HOST = """
+import importlib.util, json, sys, torch
+spec = importlib.util.spec_from_file_location("agent", sys.argv[1])
+agent = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(agent)
+empty = torch.empty
+torch.empty = lambda *size, device, **more: empty(*size, **more)
+torch.cuda.set_device = torch.cuda.synchronize = lambda device: None
+agent.Cuda.kind = "DRAM"
+agent.main(sys.argv[2], json.loads(sys.argv[3]))
+"""
+
+
+@pytest.mark.engine
+def test_gpu_end_works_with_torch_s_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = tmp_path / "agent.py"
+    stand_in.write_text(f"import sys\nsys.argv[1:1] = [{str(AGENT)!r}]\nexec({ON_HOST!r})\n", encoding="utf-8")
+    monkeypatch.setattr(run, "_AGENT", stand_in)
+    monkeypatch.setattr(run, "_SIZES", {"cuda": (9 << 20, 2, 120.0)})
+    placement = pair_placement()
+    on_gpus = replace(placement, device="cuda", roles=tuple(replace(r, tensor_parallel=2) for r in placement.roles))
+    report = run.measure(ENGINE, on_gpus, programs(), OUR_ENV)
+    assert report is not None and not report.error and not report.corrupt, report
+    assert [pair.rank for pair in report.pairs] == [0, 1] and report.device == "cuda"
 
 
 @pytest.mark.engine

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dsv4_pd.checks.base import Check, Finding, Situation, fail, gib, ok, warn
 from dsv4_pd.errors import TemporaryError
 
-# A desktop's X server and a monitoring agent hold some tens of MB; the engine's own balance test fails above that.
-HARMLESS = 1 << 30
+# A desktop or a monitoring tool may hold that much: KV space for it is lost, but the engine's own test of balance
+# between the ranks (a tenth of the card) still passes.
+HARMLESS = 2 << 30
 
 
 def _run(s: Situation) -> Finding:

@@ -23,8 +23,9 @@ _POISON = 0xA5
 
 
 def pattern(size: int, seed: int) -> bytes:
-    """Bytes that both ends can make: any shifted, repeated or missing part shows."""
-    return random.Random(seed).randbytes(size)  # noqa: S311 (both ends must make the same bytes)
+    """Bytes that both ends can make: any shifted, repeated or missing part shows. In pieces: randbytes ends at 2^28."""
+    source = random.Random(seed)  # noqa: S311 (both ends must make the same bytes)
+    return b"".join(source.randbytes(min(_CHUNK, size - at)) for at in range(0, size, _CHUNK))
 
 
 class Host:

@@ -19,7 +19,7 @@ from dsv4_pd.placement import Placement
 from dsv4_pd.programs import Program
 
 _AGENT = Path(__file__).with_name("agent.py")
-_SIZES = {"cuda": (256 << 20, 5, 180.0), "cpu": (16 << 20, 3, 90.0)}  # bytes a pair, timed rounds, seconds in all
+_SIZES = {"cuda": (128 << 20, 5, 180.0), "cpu": (16 << 20, 3, 90.0)}  # bytes a pair, timed rounds, seconds in all
 
 
 class LinkFailure(Exception):
