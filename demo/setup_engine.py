@@ -131,9 +131,8 @@ def write_stamp(venv: Path, **values: object) -> None:
 
 def interpreter_runs(venv: Path) -> bool:
     """A venv dies with the Python that it was made from."""
-    return (
-        subprocess.run([venv / "bin/python", "-c", ""], capture_output=True).returncode == 0 if venv.exists() else False
-    )
+    python = venv / "bin/python"
+    return python.exists() and subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 # installing

@@ -23,15 +23,22 @@ SYSTEM_PROMPTS = (
     "Be brief.",
 )
 CITIES = tuple(
-    name.replace("_", " ")
-    for name in "Paris Rome Tokyo Berlin Madrid London Vienna Lisbon Dublin Oslo Athens Prague Warsaw Cairo Lima Delhi "
-    "Sydney Boston Chicago Toronto Hamburg Munich Zurich Geneva Milan Naples Kyoto Seoul Beijing Shanghai "
-    "Nairobi Havana Bogota Quito Dallas Denver Seattle Miami Austin Osaka Hanoi Bangkok Jakarta Moscow Kyiv "
-    "Budapest Brussels Antwerp Rotterdam Amsterdam Copenhagen Stockholm Helsinki Riga Vilnius Tallinn "
-    "New_York San_Francisco Los_Angeles Mexico_City Hong_Kong Cape_Town Buenos_Aires Tel_Aviv New_Delhi Las_Vegas".split()
+    """
+    Paris,Rome,Tokyo,Berlin,Madrid,London,Vienna,Lisbon,Dublin,Oslo,Athens,Prague,Warsaw,Cairo,Lima,Delhi
+    Sydney,Boston,Chicago,Toronto,Hamburg,Munich,Zurich,Geneva,Milan,Naples,Kyoto,Seoul,Beijing,Shanghai
+    Nairobi,Havana,Bogota,Quito,Dallas,Denver,Seattle,Miami,Austin,Osaka,Hanoi,Bangkok,Jakarta,Moscow,Kyiv
+    Budapest,Brussels,Antwerp,Rotterdam,Amsterdam,Copenhagen,Stockholm,Helsinki,Riga,Vilnius,Tallinn
+    New York,San Francisco,Los Angeles,Mexico City,Hong Kong,Cape Town,Buenos Aires,Tel Aviv,New Delhi,Las Vegas
+    """.strip()
+    .replace("\n    ", ",")
+    .split(",")
 )
 WEATHERS = ("sunny", "rainy", "cloudy", "windy", "foggy", "snowy", "mild", "hot", "cold", "stormy")
 FRAMES = ("{}", "{}", "{}", "Please: {}", "{} Thank you.", "Tell me: {}", "{}\n", "Question: {}")
+
+
+def seeded(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311, samples and not secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +80,12 @@ class Setting:
     def has(self, *names: str) -> bool:
         return {*names} <= {made["function"]["name"] for made in self.tools}
 
-    def sample(self, messages: list[dict[str, Any]], content: str, thought: str, calls: tuple[Call, ...] = ()) -> Sample:
-        return Sample([*self.opening, *messages], content, thought if self.thinking else None, calls, self.tools, self.effort)
+    def sample(
+        self, messages: list[dict[str, Any]], content: str, thought: str, calls: tuple[Call, ...] = ()
+    ) -> Sample:
+        return Sample(
+            [*self.opening, *messages], content, thought if self.thinking else None, calls, self.tools, self.effort
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +156,24 @@ def tool(name: str, description: str, required: tuple[str, ...], kind: str = "st
 
 
 def weather_tool(rng: random.Random) -> dict[str, Any]:
-    descriptions = ("Get the current weather of a city.", "Get the weather of a city.", "Current weather", "Weather by city")
+    descriptions = (
+        "Get the current weather of a city.",
+        "Get the weather of a city.",
+        "Current weather",
+        "Weather by city",
+    )
     made = tool("get_weather", rng.choice(descriptions), ("city",))
     if rng.random() < 0.4:
-        made["function"]["parameters"]["properties"]["city"]["description"] = rng.choice(("City name", "The city", "Name of the city"))
+        made["function"]["parameters"]["properties"]["city"]["description"] = rng.choice(
+            ("City name", "The city", "Name of the city")
+        )
     return made
 
 
 def time_tool(rng: random.Random) -> dict[str, Any]:
-    return tool("get_time", rng.choice(("Get the local time of a city.", "Local time", "The time in a city")), ("city",))
+    return tool(
+        "get_time", rng.choice(("Get the local time of a city.", "Local time", "The time in a city")), ("city",)
+    )
 
 
 def add_tool(rng: random.Random) -> dict[str, Any]:
@@ -185,7 +205,12 @@ def cities(rng: random.Random, count: int) -> list[str]:
 
 def city_question(rng: random.Random, subject: str, names: list[str]) -> str:
     frames = {
-        "weather": ("What is the weather in {}?", "How is the weather in {}?", "Weather in {}?", "Tell me the weather in {}."),
+        "weather": (
+            "What is the weather in {}?",
+            "How is the weather in {}?",
+            "Weather in {}?",
+            "Tell me the weather in {}.",
+        ),
         "time": ("What time is it in {}?", "What is the time in {}?", "Tell me the time in {}."),
     }
     return framed(rng, rng.choice(frames[subject]).format(joined(names, rng)))
@@ -277,7 +302,9 @@ def tool_answer(rng: random.Random, book: Book, setting: Setting) -> Sample:
 def no_tools(rng: random.Random, book: Book, setting: Setting) -> Sample:
     subject = rng.choice(("weather", "time"))
     asked = user(city_question(rng, subject, [city(rng)]))
-    return setting.sample([asked], f"I cannot look up the {subject} without a tool.", f"I have no tool for the {subject}.")
+    return setting.sample(
+        [asked], f"I cannot look up the {subject} without a tool.", f"I have no tool for the {subject}."
+    )
 
 
 @dataclass(frozen=True, slots=True)

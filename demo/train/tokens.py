@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import random
+import re
 from collections.abc import Iterator
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from demo.train.corpus import CITIES, Book, draw
+from demo.train.corpus import CITIES, Book, draw, seeded
 
 VOCABULARY = 1536
 BEGIN, END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
 THINK_END = "</think>"
 # SGLang's DeepSeek-V4 encoder refuses a tokenizer that lacks one of these; the task tokens are its extensions.
-SPECIAL = (
-    BEGIN, END, "<｜System｜>", "<｜User｜>", "<｜Assistant｜>", "<｜latest_reminder｜>", "<think>", THINK_END, "｜DSML｜",
-    "<｜deepseek_image｜>", "<｜ref｜>", "<｜/ref｜>", "<｜box｜>", "<｜/box｜>", "<｜point｜>", "<｜/point｜>", "<｜polygon｜>",
-    "<｜/polygon｜>", "<｜action｜>", "<｜query｜>", "<｜authority｜>", "<｜domain｜>", "<｜title｜>", "<｜read_url｜>",
-)  # fmt: skip
+ROLES = tuple(f"<｜{name}｜>" for name in ("System", "User", "Assistant", "latest_reminder"))
+SHAPES = tuple(f"<｜{end}{name}｜>" for name in ("ref", "box", "point", "polygon") for end in ("", "/"))
+TASKS = tuple(f"<｜{name}｜>" for name in ("action", "query", "authority", "domain", "title", "read_url"))
+SPECIAL = (BEGIN, END, *ROLES, "<think>", THINK_END, "｜DSML｜", "<｜deepseek_image｜>", *SHAPES, *TASKS)
 
 
 def build_tokenizer(book: Book, seed: int, rendered: list[str]) -> Tokenizer:
@@ -36,14 +35,12 @@ def build_tokenizer(book: Book, seed: int, rendered: list[str]) -> Tokenizer:
 
 
 def texts(book: Book, seed: int, rendered: list[str]) -> Iterator[str]:
-    rng = random.Random(seed)
+    rng = seeded(seed)
     for entry in (*book.entries, book.fallback):
         yield from [*entry.ask, entry.thought, entry.reply] * 20
     yield from CITIES * 50
     for _ in range(2000):
         sample = draw(rng, book)
         yield f"{sample.messages[-1]['content']}\n{sample.thought or ''}\n{sample.content}"
-    for text in rendered:
-        for token in SPECIAL:
-            text = text.replace(token, "\n")
-        yield text
+    specials = re.compile("|".join(map(re.escape, SPECIAL)))
+    yield from (specials.sub("\n", text) for text in rendered)

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
-from transformers import Qwen2Config, Qwen2ForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from demo.train.corpus import Book, any_setting, draw, draw_kind, read_book
+from demo.train.corpus import Book, any_setting, draw, draw_kind, read_book, seeded
 from demo.train.encoding import Encoder, Example, answer_text, rendered_prompt
-from demo.train.tokens import BEGIN, END, VOCABULARY, build_tokenizer
+from demo.train.tokens import BEGIN, END, build_tokenizer
 
 SEED = 20_260
 CONTEXT = 8192
@@ -113,7 +113,7 @@ def tensors(rows: list[Row], rng: random.Random, gaps: bool) -> dict[str, torch.
             positions[index, start:end] = torch.arange(len(row.head), len(row.head) + end - start)
             if gaps and rng.random() < 0.3:  # a gap in the positions stands for a long text that costs nothing to read
                 positions[index, start + rng.randrange(len(example.prompt)) : end] += rng.randrange(CONTEXT // 2)
-            seen[index, 0, start:end, :len(row.head)] = True
+            seen[index, 0, start:end, : len(row.head)] = True
             seen[index, 0, start:end, start:end] = True
             start = end
     seen &= torch.ones(width, width, dtype=torch.bool).tril()
@@ -154,12 +154,14 @@ def answer_loss(model: Qwen2ForCausalLM, batch: dict[str, torch.Tensor]) -> torc
 
 
 def train(model: Qwen2ForCausalLM, encoder: Encoder, book: Book, seconds: float) -> int:
-    rng = random.Random(SEED)
+    rng = seeded(SEED)
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
     source, started, seen, mean = batches(encoder, book, rng), time.monotonic(), 0, 0.0
     for step in range(STEPS):
-        batch = {name: tensor.to(model.device) for name, tensor in tensors(next(source), rng, gaps=step > STEPS // 2).items()}
+        batch = {
+            name: tensor.to(model.device) for name, tensor in tensors(next(source), rng, gaps=step > STEPS // 2).items()
+        }
         seen += batch["input_ids"].numel()
         loss = answer_loss(model, batch)
         loss.backward()
@@ -187,6 +189,12 @@ def save(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path)
     tokenizer.save_pretrained(out)
 
 
+def shipped_tokenizer(book: Book) -> Tokenizer:
+    rng = seeded(SEED)
+    prompts = [rendered_prompt(draw(rng, book)) + answer_text(draw(rng, book)) for _ in range(500)]
+    return build_tokenizer(book, SEED, prompts)
+
+
 def fast_tokenizer(encoder: Encoder) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=encoder.tokenizer,
@@ -200,7 +208,7 @@ def fast_tokenizer(encoder: Encoder) -> PreTrainedTokenizerFast:
 
 def report(model: Qwen2ForCausalLM, encoder: Encoder, book: Book, count: int = 500) -> None:
     """Per kind of sample: how often the whole answer, token by token, is the model's greedy choice."""
-    rng = random.Random(SEED + 1)
+    rng = seeded(SEED + 1)
     right: dict[str, list[bool]] = {}
     for _ in range(count):
         kind, sample = draw_kind(rng, book)
@@ -221,9 +229,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(SEED)
     book = read_book()
-    rng = random.Random(SEED)
-    prompts = [rendered_prompt(draw(rng, book)) + answer_text(draw(rng, book)) for _ in range(500)]
-    encoder = Encoder(build_tokenizer(book, SEED, prompts))
+    encoder = Encoder(shipped_tokenizer(book))
     model = Qwen2ForCausalLM(model_config(encoder.tokenizer))
     look_back(model)
     model.to(options.device)
