@@ -66,8 +66,8 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,t
         && /src/steps/uv pip install -q --compile-bytecode --no-deps --require-hashes \
             --python /opt/dsv4-pd/venvs/$name -r /src/$name.lock || exit 1; \
     done \
-    && /opt/dsv4-pd/venvs/router/bin/python -m sglang_router.launch_router --help | head -n 1 \
-    && /opt/dsv4-pd/venvs/smg/bin/python -m smg.launch_router --help | head -n 1
+    && /opt/dsv4-pd/venvs/router/bin/python -m sglang_router.launch_router --help > /dev/null \
+    && /opt/dsv4-pd/venvs/smg/bin/python -m smg.launch_router --help > /dev/null
 
 # --- wheels of our own distributions, one stage each so that an edit of one leaves the others' layers alone --------
 FROM tools AS wheel-kernels
