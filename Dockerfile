@@ -106,6 +106,8 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,t
 # Any user of group 0 can write what a running appliance writes, so that `--user UID:0` works.
 RUN for folder in /run/dsv4-pd /var/lib/dsv4-pd /var/cache/dsv4-pd /var/lib/huggingface /models; do \
         install -d -o 10001 -g 0 -m 2775 $folder; done \
+    # A tmpfs that Docker mounts over /run takes the mode of the folder below it.
+    && chmod 1777 /run \
     && echo 'dsv4-pd:x:10001:0:dsv4-pd:/tmp:/usr/sbin/nologin' >> /etc/passwd \
     && stat -c '%n %u:%g %a' /run/dsv4-pd /var/lib/dsv4-pd
 COPY demo/model /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/model
