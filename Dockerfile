@@ -74,6 +74,10 @@ FROM tools AS wheel-kernels
 COPY kernels /src/kernels
 RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/kernels && ls /wheels
 
+FROM tools AS wheel-gate
+COPY gate /src/gate
+RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/gate && ls /wheels
+
 FROM tools AS wheel-demo
 COPY demo/plugin /src/plugin
 RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/plugin && ls /wheels
@@ -85,9 +89,10 @@ RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels 
 # --- caches: our kernels, compiled for sm_120 without a GPU, and the key that caches of this image bear -----------
 FROM routers AS caches
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
-    --mount=from=wheel-kernels,source=/wheels,target=/wheels \
-    /src/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
-    && /opt/dsv4-pd/venvs/engine/bin/python -c 'import dsv4_kernels; print(dsv4_kernels.__file__)'
+    --mount=from=wheel-kernels,source=/wheels,target=/wheels --mount=source=docker/check,target=/src/check \
+    /src/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
+    && /opt/dsv4-pd/venvs/engine/bin/python -m compileall -q /opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/dsv4_kernels \
+    && /opt/dsv4-pd/venvs/engine/bin/python /src/check/plugins.py dsv4-kernels
 RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=docker/steps,target=/src/steps \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels \
     cat /src/engine.lock /src/steps/left-out.toml /wheels/*.whl | sha256sum | cut -c 1-12 > /opt/dsv4-pd/cache-key \
@@ -110,6 +115,12 @@ RUN for folder in /run/dsv4-pd /var/lib/dsv4-pd /var/cache/dsv4-pd /var/lib/hugg
     && chmod 1777 /run \
     && echo 'dsv4-pd:x:10001:0:dsv4-pd:/tmp:/usr/sbin/nologin' >> /etc/passwd \
     && stat -c '%n %u:%g %a' /run/dsv4-pd /var/lib/dsv4-pd
+# SGLang's gate plugin serves every profile, so it stands in the engine's own environment.
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
+    --mount=from=wheel-gate,source=/wheels,target=/wheels --mount=source=docker/check,target=/src/check \
+    /src/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
+    && /opt/dsv4-pd/venvs/engine/bin/python -m compileall -q /opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/dsv4_gate \
+    && /opt/dsv4-pd/venvs/engine/bin/python /src/check/plugins.py dsv4-gate
 COPY demo/model /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/model
 # The CPU plugin lies apart from the engine: only the demo-cpu profile puts it on a server's path.
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \

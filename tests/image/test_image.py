@@ -97,7 +97,17 @@ def test_an_edit_of_the_control_plane_pulls_megabytes(image: Image, image_name: 
     """Only layers above the edited folder are new."""
     context = scratch / "context"
     names = sh(
-        "git", "ls-files", "Dockerfile", ".dockerignore", "docker", "entrypoint", "kernels", "demo", "config", "LICENSE"
+        "git",
+        "ls-files",
+        "Dockerfile",
+        ".dockerignore",
+        "docker",
+        "entrypoint",
+        "kernels",
+        "gate",
+        "demo",
+        "config",
+        "LICENSE",
     )
     for name in names.splitlines():
         (context / name).parent.mkdir(parents=True, exist_ok=True)
