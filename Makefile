@@ -46,16 +46,14 @@ lock: $(VENVS)/dev/.done ## Resolve the requirement locks of the control plane a
 test: test-control test-pair ## Every test that this machine can run in under ten minutes
 
 test-control: $(VENVS)/dev/.done
-	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser" $(ARGS)
+	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser and not slow" $(ARGS)
 
 test-pair: $(VENVS)/dev/.done engine
-	$(PYTEST) -m "(engine or pair) and not slow" tests $(ARGS)
-
-test-all: test ## test, and the rings that take longer
+	$(PYTEST) -m "(engine or pair) and not slow" tests/entrypoint tests/gate tests/demo tests/pair/test_appliance.py $(ARGS)
 
 clean: ## Remove what these commands made
 	rm -rf .venvs .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: help demo check docs lock test test-control test-pair test-all clean
 
--include make/*.mk
+include make/*.mk

@@ -1,0 +1,13 @@
+# The rings that take longer than a person waits. CI runs each as a step of its own; `test-all` is all of them.
+CHAOS_FAULTS ?= 8
+
+test-all: test test-slow test-kernels test-recovery test-api prove image test-image ## Every ring; about an hour on two cores
+	$(MAKE) chaos FAULTS=$(CHAOS_FAULTS)
+
+test-slow: $(VENVS)/dev/.done
+	$(PYTEST) -n 2 -m "slow and not engine and not pair and not docker and not browser" $(ARGS)
+
+test-recovery: $(VENVS)/dev/.done engine ## Kill, stop and break the real pair
+	$(PYTEST) -m pair tests/pair --deselect tests/pair/test_appliance.py $(ARGS)
+
+.PHONY: test-all test-slow test-recovery
