@@ -132,7 +132,7 @@ def write_stamp(venv: Path, **values: object) -> None:
 def interpreter_runs(venv: Path) -> bool:
     """A venv dies with the Python that it was made from."""
     python = venv / "bin/python"
-    return python.exists() and subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
+    return python.exists() and succeeds([str(python), "-c", ""])
 
 
 # installing
@@ -184,23 +184,8 @@ def announce_torch(venv: Path) -> bool:
 
 def can_get_cpu_torch(venv: Path) -> bool:
     """A dry run reads indexes; the only file that it may fetch is the wheel that is installed next."""
-    command = [
-        str(venv / "bin/python"),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--dry-run",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-    ]
-    return (
-        subprocess.run(
-            [*command, "--require-hashes", "-r", str(DOCKER / CPU_TORCH_LOCK)], capture_output=True
-        ).returncode
-        == 0
-    )
+    lock = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(DOCKER / CPU_TORCH_LOCK))
+    return succeeds([str(venv / "bin/python"), "-m", "pip", "install", "--dry-run", "--ignore-installed", *lock])
 
 
 def stock_download_bytes() -> int:
@@ -241,7 +226,7 @@ def python_version(python: str) -> str | None:
 
 
 def has_venv(python: str) -> bool:
-    return subprocess.run([python, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0
+    return succeeds([python, "-c", "import venv, ensurepip"])
 
 
 # processes
@@ -249,6 +234,10 @@ def has_venv(python: str) -> bool:
 
 def pip(venv: Path, *arguments: str) -> None:
     run([str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments])
+
+
+def succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def run(command: list[str]) -> str:
