@@ -13,7 +13,7 @@ from sglang.srt.runtime_context import get_disagg, get_schedule
 
 from dsv4_gate.overload import reworded
 from dsv4_gate.record import Record
-from dsv4_gate.rules import Limits, completion_refusal, model_refusal, refusal
+from dsv4_gate.rules import Limits, chat_refusal, completion_refusal, model_refusal, refusal
 from dsv4_gate.samples import spread
 from dsv4_gate.targets import ABORTED, CHAT, COMPLETION, GENERATE
 
@@ -68,8 +68,7 @@ def _completion(original: Around, serving: Any, request: Any) -> str | None:
 
 def _chat(original: Around, serving: Any, request: Any) -> str | None:
     _require_model(serving, request)
-    reason: str | None = original(serving, request)
-    return reason
+    return chat_refusal(request) or original(serving, request)
 
 
 def _require_model(serving: Any, request: Any) -> None:

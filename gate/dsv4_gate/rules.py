@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from dsv4_gate.schemas import is_endless, is_scalar
+
 # field of the engine's request -> why a pair has no use for it; a value other than its default is refused
 UNSERVED = {
     "input_embeds": "prefill refuses it and decode would wait for the transfer; send text or input_ids",
@@ -46,7 +48,7 @@ class Limits:
 def refusal(request: Any, limits: Limits) -> str | None:
     """Why this request of the engine cannot be served; what only a pair can't do is no matter to a single server."""
     pair = chain(_unserved(request), _bad_counts(request, limits)) if limits.pair else ()
-    return next(chain(_bad_prompts(request, limits), _bad_numbers(request, limits), pair), None)
+    return next(chain(_bad_prompts(request, limits), _bad_numbers(request, limits), _bad_schemas(request), pair), None)
 
 
 def _unserved(request: Any) -> Iterator[str]:
@@ -78,6 +80,11 @@ def _bad_numbers(request: Any, limits: Limits) -> Iterator[str]:
                 yield f"{name} is {value}, expected a number of {bits} bits"
 
 
+def _bad_schemas(request: Any) -> Iterator[str]:
+    if any(is_endless(parameters.get("json_schema")) for parameters in sampling_list(request)):
+        yield "the JSON schema refers only to itself, expected one that describes a value"
+
+
 def _bad_counts(request: Any, limits: Limits) -> Iterator[str]:
     prompts = prompt_list(request)
     counts = [samples(parameters) for parameters in sampling_list(request)]
@@ -103,6 +110,17 @@ def completion_refusal(request: Any) -> str | None:
     if request.echo and request.logprobs is not None:
         return "echo with logprobs is not served: log probabilities of the prompt stay in prefill"
     return None
+
+
+def chat_refusal(request: Any) -> str | None:
+    """What /v1/chat/completions would answer wrongly without a word."""
+    wanted = request.response_format
+    if wanted is None or wanted.type != "json_schema":
+        return None
+    schema = getattr(wanted.json_schema, "schema_", None)
+    if schema is None or not is_scalar(schema):  # without a schema the engine has its own words
+        return None
+    return "response_format.json_schema: the answer would be no object or list, expected a schema of type object"
 
 
 def model_refusal(asked: str, served: str, placeholder: str) -> str | None:

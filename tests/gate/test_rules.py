@@ -65,6 +65,7 @@ def test_what_a_pair_serves_passes(fields: dict[str, Any]) -> None:
         ({"text": "a", "top_logprobs_num": 257}, "257 asked for"),
         ({"text": "a", "top_logprobs_num": [1, -1]}, "-1 asked for"),
         ({"text": "a", "logprob_start_len": -9}, "logprob_start_len is -9"),
+        ({"text": "a", "sampling_params": {"json_schema": '{"$ref": "#"}'}}, "refers only to itself"),
         ({"input_embeds": [[0.1]]}, "input_embeds is not served"),
         ({"text": "a", "session_params": {"id": "x"}}, "session_params is not served"),
         ({"text": "a", "disagg_prefill_dp_rank": 0}, "disagg_prefill_dp_rank is not served"),
@@ -109,3 +110,41 @@ def test_a_model_that_is_not_here_is_named_with_the_one_that_is() -> None:
     assert model_refusal("gpt-4", "deepseek-v4", "default") == (
         "The model 'gpt-4' does not exist here; this server has 'deepseek-v4'."
     )
+
+
+@pytest.mark.parametrize(
+    ("schema", "refused"),
+    [
+        ({"type": "object"}, False),
+        ({"properties": {}}, False),
+        ({"type": "array"}, False),
+        ({"$ref": "#/$defs/a"}, False),
+        ({"type": "string"}, True),
+        ({"enum": ["a"]}, True),
+        ({}, True),
+    ],
+    ids=str,
+)
+def test_a_scalar_answer_is_refused_in_chat(schema: dict[str, Any], refused: bool) -> None:
+    from dsv4_gate.rules import chat_refusal
+
+    wanted = SimpleNamespace(type="json_schema", json_schema=SimpleNamespace(schema_=schema))
+    assert bool(chat_refusal(SimpleNamespace(response_format=wanted))) == refused
+    assert chat_refusal(SimpleNamespace(response_format=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "endless"),
+    [
+        ('{"$ref": "#"}', True),
+        ('{"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}', True),
+        ('{"$ref": "#/$defs/n", "$defs": {"n": {"properties": {"next": {"$ref": "#/$defs/n"}}}}}', False),
+        ('{"$ref": "#/nowhere"}', False),
+        ('{"$ref"', False),
+        (None, False),
+    ],
+)
+def test_schemas_that_describe_no_value(text: str | None, endless: bool) -> None:
+    from dsv4_gate.schemas import is_endless
+
+    assert is_endless(text) == endless
