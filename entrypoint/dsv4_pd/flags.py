@@ -60,6 +60,7 @@ ROUTER_OWNED = {
     "--health-check-endpoint": "always /ready",
     "--request-timeout-secs": "DSV4_REQUEST_TIMEOUT",
     "--queue-size": "DSV4_QUEUE_SIZE",
+    "--rate-limit-tokens-per-second": "part of the limit",
     "--max-concurrent-requests": "DSV4_MAX_CONCURRENT_REQUESTS",
     "--shutdown-grace-period-secs": "DSV4_DRAIN_TIMEOUT",
 }

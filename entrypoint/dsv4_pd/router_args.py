@@ -45,10 +45,7 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
         str(int(settings.request_timeout)),
         "--shutdown-grace-period-secs",
         str(int(settings.drain_timeout)),
-        "--max-concurrent-requests",
-        str(settings.max_concurrent_requests),
-        "--queue-size",
-        str(settings.queue_size),
+        *_limits(settings),
         "--prometheus-host",
         LOOPBACK,
         "--prometheus-port",
@@ -56,6 +53,18 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
         "--log-level",
         _LEVELS[settings.log_level],
     )
+
+
+def _limits(settings: Settings) -> tuple[str, ...]:
+    """How many requests are let in, so that overload is an answer and no wait (docs/adr/0602).
+
+    smg's limit is exact and its queue waits. sglang-router's is a bucket, refilled by as many a second as it holds
+    unless told otherwise, and its queue answers a bare 408 at once; without a queue that is a 429.
+    """
+    limit = ("--max-concurrent-requests", str(settings.max_concurrent_requests))
+    if settings.router == "smg":
+        return (*limit, "--queue-size", str(settings.queue_size))
+    return (*limit, "--queue-size", "0", "--rate-limit-tokens-per-second", "1")
 
 
 def _workers(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str, ...]:

@@ -143,8 +143,14 @@ class Settings(BaseSettings):
     router: Annotated[Literal["sglang-router", "smg"], Word] = Field(
         "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses."
     )
-    max_concurrent_requests: Count = Field(256, description="Requests in flight at the front; more wait in the queue.")
-    queue_size: Count = Field(256, description="Requests that may wait at the front; more are answered 429.")
+    max_concurrent_requests: Count = Field(
+        64,
+        description="Requests let in at once; no more than decode holds (`DSV4_MAX_RUNNING_REQUESTS`), because one "
+        "that it cannot take fails after `DSV4_LINK_TIMEOUT`.",
+    )
+    queue_size: Count = Field(
+        256, description="Requests that may wait at the front (`smg` only; sglang-router has no queue); more get a 429."
+    )
     request_timeout: Duration = Field(1800.0, description="Longest time that one request may take.")
     # GPUs
     prefill_gpus: GpuList = Field((), description="GPUs of prefill: index, UUID or PCI bus id, comma-separated.")

@@ -1,0 +1,44 @@
+"""The front's limits, as each router takes them."""
+
+from __future__ import annotations
+
+import pytest
+from dsv4_pd import paths, profiles
+from support.plans import eight_cards, make, no_gpu
+
+
+def flag(argv: tuple[str, ...], name: str) -> str | None:
+    return argv[argv.index(name) + 1] if name in argv else None
+
+
+def router(**environ: str) -> tuple[str, ...]:
+    plan = make(environ, eight_cards() if "DSV4_PROFILE" not in environ else no_gpu())
+    return next(program.argv for program in plan.programs if program.name == "router")
+
+
+def test_sglang_router_refuses_at_once_instead_of_queueing() -> None:
+    argv = router(DSV4_QUEUE_SIZE="9")
+    assert flag(argv, "--queue-size") == "0"
+    assert flag(argv, "--rate-limit-tokens-per-second") == "1"
+
+
+def test_smg_queues() -> None:
+    argv = router(DSV4_ROUTER="smg", DSV4_QUEUE_SIZE="9")
+    assert flag(argv, "--queue-size") == "9"
+    assert "--rate-limit-tokens-per-second" not in argv
+
+
+@pytest.mark.parametrize("profile", [None, "demo-cpu"])
+def test_no_more_is_let_in_than_decode_holds(profile: str | None) -> None:
+    """Decode has slots for what runs, and twice as many again where at most 32 run (SGLang's own default)."""
+    environ = {"DSV4_PROFILE": profile} if profile else {}
+    settings = make(environ, no_gpu() if profile else eight_cards()).settings
+    running = settings.max_running_requests
+    slots = running + (2 * running if running <= 32 else 0)
+    assert flag(router(**environ), "--max-concurrent-requests") == str(settings.max_concurrent_requests)
+    assert settings.max_concurrent_requests <= slots
+
+
+@pytest.mark.parametrize("name", profiles.available(paths.profiles_dir()))
+def test_every_profile_asks_for_the_gate(name: str) -> None:
+    assert "dsv4-gate" in profiles.load(paths.profiles_dir(), name).engine_env["SGLANG_PLUGINS"].split(",")
