@@ -1,0 +1,5 @@
+# The conformance run of the API: against the real pair, through both routers.
+api: $(VENVS)/dev/.done engine ## Send every field of the API to the real pair and write docs/api.md anew
+	API_RECORD=1 $(PYTEST) tests/api/test_conformance.py $(ARGS)
+
+.PHONY: api
