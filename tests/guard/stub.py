@@ -109,6 +109,16 @@ class Bootstrap(Handler):
 class Router(Handler):
     """Both workers get the body, decode's answer is returned; workers are taken in again by themselves."""
 
+    fresh: list[float] = []  # since when every worker is ready
+
+    def lags(self) -> bool:
+        """Whether it has yet to take workers in that are ready, as the real one does between two of its checks."""
+        if not all(fetch(f"{url}/ready")[0] == 200 for url in self.workers()):
+            self.fresh[:] = []
+            return True
+        self.fresh[:] = self.fresh or [time.monotonic()]
+        return time.monotonic() - self.fresh[0] < behaviour().get("lag", 0)
+
     def workers(self) -> list[str]:
         return [f"http://127.0.0.1:{port}" for port in behaviour()["workers"]]
 
@@ -116,7 +126,9 @@ class Router(Handler):
         if self.path != "/readiness":
             return self.answer(200)
         blind = behaviour().get("blind") and os.getpid() == behaviour()["blind"]
-        healthy = 0 if blind else sum(fetch(f"{url}/ready")[0] == 200 for url in self.workers())
+        if not behaviour().get("lag"):
+            self.fresh[:] = []
+        healthy = 0 if blind or self.lags() else sum(fetch(f"{url}/ready")[0] == 200 for url in self.workers())
         status = 200 if healthy == len(self.workers()) else 503
         return self.answer(status, {"status": "ready" if status == 200 else "not ready", "healthy_workers": healthy})
 
@@ -125,6 +137,8 @@ class Router(Handler):
             self.body()
             return self.answer(202, {"status": "accepted"})
         raw = json.dumps(self.body()).encode()
+        if behaviour().get("lag") and self.lags():
+            return self.answer(503, {"error": {"code": "server_selection_failed"}})
         results: dict[str, tuple[int, str]] = {}
         tasks = [
             threading.Thread(target=lambda u=url: results.__setitem__(u, fetch(f"{u}/v1/completions", raw)))

@@ -275,6 +275,17 @@ def test_a_router_whose_view_stays_wrong(tmp_path: Path) -> None:
         assert appliance.starts("decode") == 1
 
 
+def test_a_router_that_takes_the_returned_server_in_late_is_waited_for(tmp_path: Path) -> None:
+    """It answers 503 at once meanwhile: no reason to restart a pair that is well."""
+    with running(tmp_path) as appliance:
+        appliance.wait_state("READY")
+        appliance.behave("router", workers=[appliance.prefill, appliance.decode], names=["prefill", "decode"], lag=3)
+        appliance.kill("decode")
+        appliance.wait_state("RECOVERING")
+        recovered(appliance)
+        assert [appliance.starts(name) for name in ("prefill", "decode", "router")] == [1, 2, 1]
+
+
 @pytest.mark.parametrize("kind", ["setsid", "forked"])
 def test_children_of_a_dead_server_are_ended(tmp_path: Path, kind: str) -> None:
     with running(tmp_path) as appliance:

@@ -17,12 +17,13 @@ BUSY = frozenset({408, 429})  # the front's queue is full or was too slow: queue
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How one canary ended."""
+    """How one canary ended. `strike`: every end said that it was ready, and still nothing came through."""
 
     sent: float
     seconds: float
-    passed: bool
+    passed: bool = False
     queued: bool = False
+    strike: bool = False
     failure: str = ""
 
 
@@ -38,21 +39,19 @@ async def fly(config: GuardConfig, probes: Probes) -> Result:
     except TimeoutError:
         status, text = 0, ""
     except (aiohttp.ClientError, OSError) as error:
-        return _failed(sent, f"router: {type(error).__name__}")
+        return Result(sent, time.monotonic() - sent, failure=f"router: {type(error).__name__}")
     seconds = time.monotonic() - sent
     if status == 200 and '"choices"' in text:
         return Result(sent, seconds, passed=True)
     if status in BUSY:
-        return Result(sent, seconds, passed=False, queued=True)
-    return _failed(sent, await _hop(config, probes, status, text))
+        return Result(sent, seconds, queued=True)
+    if unready := await _unready_end(config, probes):
+        return Result(sent, seconds, failure=unready)
+    return Result(sent, seconds, strike=True, failure=_hop(config, status, text))
 
 
-def _failed(sent: float, failure: str) -> Result:
-    return Result(sent, time.monotonic() - sent, passed=False, failure=failure)
-
-
-async def _hop(config: GuardConfig, probes: Probes, status: int, text: str) -> str:
-    """The hop that failed, by asking each end on its own."""
+async def _unready_end(config: GuardConfig, probes: Probes) -> str | None:
+    """The end that says itself that it is not ready."""
     for server in config.servers:
         answer = await probes.status(f"{server.url}/ready")
         if answer is not Answer.YES:
@@ -60,8 +59,11 @@ async def _hop(config: GuardConfig, probes: Probes, status: int, text: str) -> s
         if server.bootstrap_url and await probes.status(f"{server.bootstrap_url}/health") is not Answer.YES:
             return f"{server.name}: bootstrap port does not answer"
     answer, why = await probes.router(config.router_url, len(config.servers))
-    if answer is not Answer.YES:
-        return f"router: {why}"
+    return None if answer is Answer.YES else f"router: {why}"
+
+
+def _hop(config: GuardConfig, status: int, text: str) -> str:
+    """What failed between ends that are all ready, from the answer."""
     for server in config.servers:
         if f"{server.name}_server_error" in text:
             return f"{server.name}: answered an error ({status})"

@@ -21,6 +21,8 @@ from dsv4_pd.guard.supervisor import Supervisor
 from dsv4_pd.guard.watch import Watch
 
 TOKENS = "sglang:realtime_tokens_total"  # moves with every batch, also in the middle of a long prefill
+STRIKE_S = 3.0  # between a canary that failed and the next: two in a row must not be one hiccup
+RETRY_S = 0.5
 REQUESTS = "sglang:num_requests_total"
 CAPACITY = "sglang:max_total_num_tokens"
 
@@ -48,6 +50,7 @@ class World:
         self._followers = {server.name: Follower(Path(server.log)) for server in config.servers}
         self._requests_at_proof: float | None = None
         self._own_requests = 0
+        self._canary_after = 0.0
         self._proved: dict[str, int] = {}
 
     def observe(self) -> Observation:
@@ -98,7 +101,7 @@ class World:
     def _on_process(self, died: bool) -> None:
         """Any death takes the proof of the path away."""
         if died:
-            self.canary = CanaryView()
+            self.canary, self._canary_after = CanaryView(), 0.0
         self.wake()
 
     # --- probes -------------------------------------------------------------------------------------------------
@@ -134,8 +137,11 @@ class World:
             self.wake()
 
     async def _probe_router(self) -> None:
-        # Before the servers are ready its answer is known, and it logs each "no" as an error.
-        if not self.router.up or any(watch.ready is not Answer.YES for watch in self.servers.values()):
+        if not self.router.up:
+            return
+        if any(watch.ready is not Answer.YES for watch in self.servers.values()):
+            # Its answer is known, and it logs each "no" as an error; what it said of other servers counts no more.
+            self.router.on_ready(Answer.NO, time.monotonic(), "waits for the servers")
             return
         pid, before = self.router.pid, self.router.ready
         answer, why = await self.probes.router(self.config.router_url, len(self.config.servers))
@@ -182,16 +188,23 @@ class World:
         self.wake()
 
     def _canary_due(self, view: Observation) -> bool:
+        if view.now < self._canary_after:
+            return False
         newest = max(role.started for role in view.roles)
         if self.canary.failures or self.canary.sent is None or self.canary.sent < newest:
             return True
         return self.canary.proved is None or view.now - self.canary.proved >= self.config.canary_interval
 
     def _land(self, result: canary.Result) -> None:
+        now = time.monotonic()
         if result.passed:
-            self.canary = CanaryView(result.sent, time.monotonic())
-        elif not result.queued and not self._busy_since(result.sent):
+            self.canary = CanaryView(result.sent, now)
+        elif result.strike and not self._busy_since(result.sent):
             self.canary = replace(self.canary, failures=self.canary.failures + 1, failure=result.failure)
+            self._canary_after = now + STRIKE_S
+        else:
+            self.canary = replace(self.canary, failure=result.failure)
+            self._canary_after = now + RETRY_S
 
     def _busy_since(self, sent: float) -> bool:
         """Whether others' requests were computed all the while; the canary alone moves prefill's counter once."""
