@@ -1,0 +1,119 @@
+"""The kernels as the plugin launches them, with every value that Triton compiles in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dsv4_kernels import layout
+from dsv4_kernels.indexer_logits.kernel import indexer_logits_kernel
+from dsv4_kernels.indexer_logits.tiling import choose_tiling as indexer_tiling
+from dsv4_kernels.mhc_post_pre.kernel import mhc_finish_kernel, mhc_mix_kernel
+from dsv4_kernels.mhc_post_pre.tiling import choose_tiling as mhc_tiling
+from dsv4_kernels.sparse_mla_decode.kernel import sparse_mla_combine_kernel, sparse_mla_split_kernel
+from dsv4_kernels.sparse_mla_decode.op import COMBINE_DIMS, COMBINE_SPLITS
+from dsv4_kernels.sparse_mla_decode.tiling import choose_tiling as mla_tiling
+
+# argument → Triton type; pointers are 16-byte aligned, as torch allocates them
+POINTERS = {
+    "p_q": "*bf16",
+    "p_out": "*bf16",
+    "p_main": "*u8",
+    "p_extra": "*u8",
+    "p_main_index": "*i32",
+    "p_extra_index": "*i32",
+    "p_main_length": "*i32",
+    "p_extra_length": "*i32",
+    "p_sink": "*fp32",
+    "p_part": "*fp32",
+    "p_lse": "*fp32",
+    "p_x": "*bf16",
+    "p_residual": "*bf16",
+    "p_new": "*bf16",
+    "p_norm": "*bf16",
+    "p_key": "*fp8e4nv",
+    "p_length": "*i32",
+    "p_table": "*i32",
+}
+FLOATS = frozenset({"scale_log2", "rms_eps", "pre_eps", "sinkhorn_eps", "post_mult", "norm_eps"})
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    name: str
+    kernel: Any
+    constants: dict[str, Any]
+    num_warps: int
+    num_stages: int = 1
+    launch_pdl: bool = False
+    types: dict[str, str] = field(default_factory=dict)  # where an argument's type is not the usual one
+    aligned: frozenset[str] = frozenset()  # integers that are multiples of 16
+
+    def type_of(self, argument: str) -> str:
+        if argument in self.constants:
+            return "constexpr"
+        if argument in self.types:
+            return self.types[argument]
+        if argument.startswith("p_"):
+            return POINTERS.get(argument, "*fp32")
+        return "fp32" if argument in FLOATS else "i32"
+
+
+SCOPES = {"c4": (layout.C4_PAGE, True), "c128": (layout.C128_PAGE, True), "swa": (layout.C4_PAGE, False)}
+
+
+def sparse_mla_specs(heads: int, scope: str, batch: int) -> tuple[Spec, ...]:
+    page, has_extra = SCOPES[scope]
+    tiling = mla_tiling(batch, heads, layout.SWA_WINDOW, layout.INDEX_TOPK if has_extra else 0)
+    single = tiling.splits == 1
+    shared = {"H": heads, "BN": tiling.block_n, "HAS_SINK": True, "HAS_MAIN_LENGTH": True}
+    shared |= {"HAS_EXTRA": has_extra, "HAS_EXTRA_LENGTH": has_extra}
+    split = Spec(
+        f"sparse_mla_split H={heads} {scope} splits={tiling.splits}",
+        sparse_mla_split_kernel,
+        shared | {"BH": tiling.block_h, "SINGLE": single, "MAIN_PAGE": layout.SWA_PAGE, "EXTRA_PAGE": page},
+        tiling.num_warps,
+        types={"p_part": "*bf16", "p_lse": "*bf16"} if single else {},
+        aligned=frozenset({"stride_qb", "stride_qh"}),
+    )
+    combine = Spec(
+        f"sparse_mla_combine H={heads} {scope} splits={tiling.splits}",
+        sparse_mla_combine_kernel,
+        shared
+        | {
+            "SPLITS_POW2": tiling.splits_pow2,
+            "BD": COMBINE_DIMS,
+            "BS": min(COMBINE_SPLITS, tiling.splits_pow2),
+        },
+        4,
+        launch_pdl=True,
+    )
+    return (split,) if single else (split, combine)
+
+
+def mhc_specs(tokens: int) -> tuple[Spec, ...]:
+    tiling = mhc_tiling(tokens)
+    size = {"HIDDEN": layout.HIDDEN}
+    mix = {"SLICE": tiling.slice_size, "BT": tiling.block_t, "BG": tiling.mix_warps, "BK": tiling.block_k}
+    finish = {"SPLITS": tiling.splits, "ITERATIONS": layout.SINKHORN_ITERS, "HAS_NORM": True}
+    return (
+        Spec("mhc_mix", mhc_mix_kernel, size | mix, tiling.mix_warps),
+        Spec("mhc_finish", mhc_finish_kernel, size | finish, tiling.finish_warps, launch_pdl=True),
+    )
+
+
+def indexer_specs(batch: int) -> tuple[Spec, ...]:
+    tiling = indexer_tiling(batch, 4096)
+    constants = {"SKIP": 0, "PAGES": tiling.pages, "BR": tiling.row_block, "STAGES": tiling.num_stages}
+    constants |= {"ONE_BLOCK": batch <= tiling.row_block}
+    types = {"p_q": "*fp8e4nv", "p_out": "*fp32"}
+    return (Spec(f"indexer_logits B={batch}", indexer_logits_kernel, constants, tiling.num_warps, types=types),)
+
+
+def all_specs() -> tuple[Spec, ...]:
+    """Decode at TP4 (16 heads), TP2 (32) and TP1 (64): every scope, split and whole."""
+    specs = [spec for scope in SCOPES for spec in sparse_mla_specs(16, scope, 8)]
+    specs += sparse_mla_specs(32, "c4", 64)
+    specs += sparse_mla_specs(64, "c4", 64)  # one split: the kernel that also applies the sink
+    specs += [*mhc_specs(64), *indexer_specs(64)]
+    return tuple(specs)
