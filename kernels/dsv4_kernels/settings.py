@@ -1,0 +1,27 @@
+"""The environment of the plugin, read once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class SettingsError(ValueError):
+    """Setting, value found, values expected, what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSettings:
+    enabled: bool
+    record_dir: Path | None
+
+
+def load(environ: Mapping[str, str] = os.environ) -> PluginSettings:
+    """Unset and empty are the same: the appliance passes blanks through."""
+    kernels = environ.get("DSV4_KERNELS", "") or "auto"
+    if kernels not in ("auto", "stock"):
+        raise SettingsError(f"DSV4_KERNELS={kernels!r}, expected auto or stock: correct it or leave it out")
+    record = environ.get("DSV4_PLUGIN_RECORD_DIR", "")
+    return PluginSettings(kernels == "auto", Path(record) if record else None)

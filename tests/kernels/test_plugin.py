@@ -1,0 +1,178 @@
+"""Settings, record and adapters of the plugin, without the engine."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from dsv4_kernels import layout, settings, testing
+from dsv4_kernels.sglang_plugin import EngineMismatchError, adapters, around, bind, check_target, check_version
+from dsv4_kernels.sglang_plugin.record import Record
+from dsv4_kernels.sglang_plugin.table import HOOKS, Hook
+from dsv4_kernels.testing import relative_error
+
+HOOK = {hook.name: hook for hook in HOOKS}
+
+
+def test_kernels_is_auto_or_stock() -> None:
+    assert settings.load({}).enabled
+    assert settings.load({"DSV4_KERNELS": ""}).enabled
+    assert not settings.load({"DSV4_KERNELS": "stock"}).enabled
+    with pytest.raises(settings.SettingsError, match=r"DSV4_KERNELS='off', expected auto or stock"):
+        settings.load({"DSV4_KERNELS": "off"})
+
+
+def read(folder: Path) -> dict[str, Any]:
+    (file,) = folder.glob("dsv4-kernels.*.json")
+    return dict(json.loads(file.read_text()))
+
+
+def test_a_record_says_installed_then_active(tmp_path: Path) -> None:
+    record = Record(tmp_path / "plugins")
+    record.installed("a")
+    record.finish("ok")
+    assert read(tmp_path / "plugins")["patches"] == {"a": "installed"}
+    record.active("a")
+    assert read(tmp_path / "plugins")["patches"] == {"a": "active"}
+
+
+def test_a_record_that_never_finished_is_a_failure(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    record.write()
+    assert read(tmp_path)["status"] == "failed"
+
+
+def test_no_record_folder_writes_nothing() -> None:
+    Record(None).finish("ok")
+
+
+def test_another_engine_is_refused() -> None:
+    with pytest.raises(EngineMismatchError, match=r"sglang 0\.5\.24, expected 0\.5\.23"):
+        check_version("0.5.24")
+
+
+def test_a_target_that_is_gone_or_changed_is_refused() -> None:
+    with pytest.raises(EngineMismatchError, match="does not exist"):
+        check_target(Hook("x", "json.no_such_function", (), "mhc"))
+    with pytest.raises(EngineMismatchError, match=r"takes \('obj',.*expected \('value',\)"):
+        check_target(Hook("x", "json.dumps", ("value",), "mhc"))
+
+
+def test_arguments_are_bound_by_name_however_they_were_passed() -> None:
+    def engine(x: int, residual: int, n: int = 1, *, norm: int | None = None) -> None: ...
+
+    signature = inspect.signature(engine)
+    assert bind(signature, (1,), {"residual": 2, "norm": 3}) == {"x": 1, "residual": 2, "n": 1, "norm": 3}
+
+    def open_ended(**kwargs: int) -> None: ...
+
+    assert bind(inspect.signature(open_ended), (), {"q": 1, "k": 2}) == {"q": 1, "k": 2}
+
+
+def sparse_mla_call(batch: int, heads: int, generator: torch.Generator) -> dict[str, Any]:
+    inputs = testing.sparse_mla_inputs(batch, heads, 32, 16, generator)
+    return {
+        "q": inputs.q,
+        "k_cache": inputs.k_cache,
+        "indices": inputs.indices,
+        "topk_length": inputs.topk_length,
+        "attn_sink": inputs.attn_sink,
+        "head_dim_v": 512,
+        "softmax_scale": inputs.softmax_scale,
+        "extra_k_cache": inputs.extra_k_cache,
+        "extra_indices_in_kvcache": inputs.extra_indices,
+        "extra_topk_length": inputs.extra_topk_length,
+    }
+
+
+def hooked(name: str, tmp_path: Path, signature: inspect.Signature) -> Any:
+    return around(HOOK[name], signature, Record(tmp_path))
+
+
+def open_signature() -> inspect.Signature:
+    def flash_mla_with_kvcache_sm120(**kwargs: Any) -> None: ...
+
+    return inspect.signature(flash_mla_with_kvcache_sm120)
+
+
+def never(*_: Any, **__: Any) -> None:
+    raise AssertionError("the engine's own function ran")
+
+
+def test_sparse_mla_hook_runs_our_kernel(generator: torch.Generator, tmp_path: Path, tolerance: float) -> None:
+    call = sparse_mla_call(2, 16, generator)
+    out, lse = hooked("sparse_mla_decode", tmp_path, open_signature())(never, **call)
+    assert lse is None
+    expected, _ = adapters.sparse_mla(call)
+    assert out.shape == call["q"].shape
+    assert relative_error(out, expected) < tolerance
+    assert read(tmp_path)["patches"] == {"sparse_mla_decode": "active"}
+    assert read(tmp_path)["fallbacks"] == {}
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "reason"),
+    [(65, 16, "more than 64 rows"), (1, 8, "8 heads, measured for"), (1, 128, "128 heads")],
+)
+def test_a_shape_outside_the_table_uses_the_engines_path_visibly(
+    generator: torch.Generator, tmp_path: Path, batch: int, heads: int, reason: str
+) -> None:
+    call = sparse_mla_call(batch, heads, generator)
+    stock = hooked("sparse_mla_decode", tmp_path, open_signature())(lambda **_: "stock", **call)
+    assert stock == "stock"
+    (written,) = read(tmp_path)["fallbacks"]["sparse_mla_decode"]
+    assert reason in written
+    assert read(tmp_path)["patches"] == {"sparse_mla_decode": "active"}
+
+
+def test_a_reason_is_written_once(tmp_path: Path) -> None:
+    record = Record(tmp_path)
+    for _ in range(3):
+        record.fallback("a", "why")
+    assert read(tmp_path)["fallbacks"] == {"a": ["why"]}
+
+
+def mhc_call(tokens: int, generator: torch.Generator) -> dict[str, Any]:
+    inputs = testing.mhc_inputs(tokens, generator)
+    return {
+        "x": inputs.x,
+        "residual": inputs.residual,
+        "post_layer_mix": inputs.post,
+        "comb_res_mix": inputs.comb,
+        "fn": inputs.fn,
+        "hc_scale": inputs.scale,
+        "hc_base": inputs.base,
+        "rms_eps": 1e-6,
+        "hc_pre_eps": 1e-6,
+        "hc_sinkhorn_eps": 1e-6,
+        "hc_post_mult_value": 2.0,
+        "sinkhorn_repeat": 20,
+        "n_splits": 1,
+        "tile_n": 1,
+        "norm_weight": inputs.norm_weight,
+        "norm_eps": 1e-6,
+    }
+
+
+@pytest.mark.parametrize(("tokens", "said"), [(31, "fewer"), (32, None), (64, None), (65, "more")])
+def test_mhc_takes_the_measured_token_counts(generator: torch.Generator, tokens: int, said: str | None) -> None:
+    call = mhc_call(1, generator)
+    call["residual"] = torch.empty((tokens, layout.HC_MULT, layout.HIDDEN), dtype=torch.bfloat16, device="meta")
+    reason = adapters.refuse_mhc(call)
+    assert (reason is None) if said is None else (reason is not None and said in reason)
+
+
+@pytest.mark.slow
+def test_mhc_adapter_keeps_the_engines_shapes(generator: torch.Generator) -> None:
+    call = mhc_call(2, generator)
+    residual, post, comb, layer_input = adapters.mhc(call, symmetric=nullcontext)
+    assert residual.shape == (2, 4, 4096)
+    assert post.shape == (2, 4, 1)
+    assert comb.shape == (2, 4, 4)
+    assert layer_input.shape == (2, 4096)
+    assert layer_input.isfinite().all()
