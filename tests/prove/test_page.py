@@ -46,7 +46,7 @@ def test_page_shows_the_load(appliance: Appliance, tmp_path: Path) -> None:
 def test_interference_and_its_report(appliance: Appliance, key_file: Path, tmp_path: Path) -> None:
     where = ["--url", appliance.ops, "--api-url", appliance.api]
     key = ["--api-key-file", str(key_file)]
-    size = ["--streams", "2", "--stream-output", "3000", "--prompts", "2", "--prompt-tokens", "2500", "--quiet", "1"]
+    size = ["--streams", "2", "--stream-output", "2000", "--prompts", "2", "--prompt-tokens", "2500", "--quiet", "1"]
     command = [sys.executable, "-m", "dsv4_pd", "bench", "interference", *where, *key, *size]
     command += ["--out", str(tmp_path / "run.jsonl")]
     done = subprocess.run(command, capture_output=True, text=True, env=appliance.environ, timeout=300)

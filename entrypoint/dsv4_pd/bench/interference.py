@@ -65,13 +65,14 @@ def measure(plan: Plan, target: Target, tell: Callable[[str], None] = lambda tex
             )
             tell("streams run to their end")
             streams = steady.wait()
-    return {"plan": asdict(plan), **judge(streams, prompts)}
+    return {"plan": asdict(plan), **judge(streams, prompts, plan.quiet_s)}
 
 
-def judge(streams: Sequence[Request], prompts: Sequence[Request]) -> dict[str, Any]:
+def judge(streams: Sequence[Request], prompts: Sequence[Request], tail_s: float = 5.0) -> dict[str, Any]:
     """Gaps between tokens while a long prompt was being read, against those in quiet.
 
-    Only the time in which every stream runs counts; moments are given from its beginning on.
+    Only the time in which every stream runs counts, up to `tail_s` after the last prompt: what comes later says more
+    about the host's other work than about the prompts. Moments are given from the beginning of that time on.
     """
     good = [request for request in streams if request.ok]
     begin = max(request.start + request.ttft for request in good)
@@ -80,6 +81,7 @@ def judge(streams: Sequence[Request], prompts: Sequence[Request]) -> dict[str, A
     windows = [span for span in reads if begin <= span[0] and span[1] <= end]
     if not windows:
         raise ApplianceError("the streams ended before a long prompt was read: raise --stream-output")
+    end = min(end, windows[-1][1] + tail_s)
     gaps = [gap for request in good for gap in pairwise(request.token_moments) if begin <= gap[0] and gap[1] <= end]
     busy = [gap for gap in gaps if _touches(gap, windows)]
     quiet = [gap for gap in gaps if not _touches(gap, windows)]

@@ -23,7 +23,7 @@ def html(runs: Sequence[Run]) -> str:
         *_first_token(runs),
         *_saturation(runs),
         *_soak(runs),
-        _table(runs),
+        *_table(runs),
     ]
     body = "".join(f"<section><h2>{escape(head)}</h2><p>{text}</p>{inner}</section>" for head, text, inner in sections)
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
@@ -170,22 +170,24 @@ def _soak(runs: Sequence[Run]) -> Iterator[Section]:
         yield "Soak", "The trend over all windows, with its interval.", body + _rows(head, rows)
 
 
-def _table(runs: Sequence[Run]) -> Section:
-    head = (
-        "run",
-        "load",
-        "at once",
-        "ok / failed / cut",
-        "tokens/s out",
-        "TTFT p50",
-        "p99",
-        "ITL p50",
-        "p99",
-        "answer p50",
-    )
+_HEAD = (
+    "run",
+    "load",
+    "at once",
+    "ok / failed / cut",
+    "tokens/s out",
+    "TTFT p50",
+    "p99",
+    "ITL p50",
+    "p99",
+    "answer p50",
+)
+
+
+def _table(runs: Sequence[Run]) -> Iterator[Section]:
     rows = [(run.label, *_cells(point)) for run in runs for point in _loads(run)]
-    said = "Every load, every figure." if rows else "This experiment has no plain loads."
-    return "All points", said, _rows(head, rows) if rows else ""
+    if rows:
+        yield "All points", "Every load, every figure.", _rows(_HEAD, rows)
 
 
 def _cells(point: Mapping[str, Any]) -> tuple[str, ...]:
