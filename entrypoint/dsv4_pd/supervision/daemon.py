@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4_pd.paths import Paths
+from dsv4_pd.settings import FOREIGN
 from dsv4_pd.supervision import rpc, sweep
 
 
@@ -35,7 +36,7 @@ def read_verdict(path: Path) -> Verdict | None:
 
 def child_environment(environ: Mapping[str, str], paths: Paths) -> dict[str, str]:
     """What every child inherits: the operator's variables without our own settings, which may hold secrets."""
-    kept = {key: value for key, value in environ.items() if not key.upper().startswith("DSV4_")}
+    kept = {k: v for k, v in environ.items() if not k.upper().startswith("DSV4_") or k in FOREIGN}
     return kept | {sweep.MARK: str(paths.run)}
 
 
