@@ -185,9 +185,12 @@ def _env_defaults(settings: Settings, placement: Placement, paths: Paths) -> dic
         "SGLANG_JIT_CACHE_DIR": str(paths.cache / "jit"),  # does not follow SGLANG_CACHE_DIR
         "HUMMING_CACHE_DIR": str(paths.cache / "humming"),
         "UCX_LOG_LEVEL": "warn",
+        # One host by design: what the servers open for each other stays off the container's network.
+        "UCX_NET_DEVICES": "lo",
+        "GLOO_SOCKET_IFNAME": "lo",
     }
     if placement.device == "cuda":
-        env |= {"UCX_TLS": "cuda,sm,tcp,self", "UCX_NET_DEVICES": "lo"}
+        env["UCX_TLS"] = "cuda,sm,tcp,self"
         if settings.pcie_allreduce != "off":
             env["SGLANG_ENABLE_PCIE_IPC_ALLREDUCE"] = "1"
     return env
