@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,24 +50,28 @@ def new_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[docker.Docker
     """A second daemon with an empty store. It has no bridge, so its containers are asked from inside."""
     dockerd = program_path("dockerd")
     root = tmp_path_factory.mktemp("host")
-    socket = f"unix://{root}/docker.sock"
+    socket, log = f"unix://{root}/docker.sock", root / "dockerd.log"
     argv = [dockerd, "--data-root", f"{root}/data", "--exec-root", f"{root}/exec", "--pidfile", f"{root}/pid",
             "-H", socket, "--bridge", "none", "--iptables=false", "--ip6tables=false", "--log-level=error"]  # fmt: skip
     path = sh(str(ROOT / "docker/engine-on-debian.sh"), "path").strip()
-    with subprocess.Popen(argv, env={**os.environ, "PATH": path}) as process:
-        client = docker.DockerClient(socket, timeout=600)
-        wait_for("the second engine", lambda: answers(client), 60)
-        yield client
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-    shutil.rmtree(root, ignore_errors=True)
-
-
-def answers(client: docker.DockerClient) -> bool:
+    process = subprocess.Popen(argv, env={**os.environ, "PATH": path}, stdout=log.open("w"), stderr=subprocess.STDOUT)
     try:
-        return bool(client.ping())
+        wait_for(
+            "the second engine's socket", lambda: (root / "docker.sock").exists() or process.poll() is not None, 60
+        )
+        assert process.poll() is None, log.read_text()
+        yield wait_for("the second engine", lambda: connect(socket), 60)
+    finally:
+        process.terminate()
+        process.wait(60)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def connect(socket: str) -> docker.DockerClient | None:
+    try:
+        return docker.DockerClient(socket, timeout=600)
     except (docker.errors.DockerException, OSError):
-        return False
+        return None
 
 
 def test_push_then_pull_by_digest_and_serve(
