@@ -143,6 +143,8 @@ def reason(answer: Answer) -> str:
     text = answer.text.strip()
     while (inner := _inner(text)) is not None:
         text = inner
+    if cut := re.findall(r'"message":"((?:[^"\\]|\\.)+)"', text):  # an error that the router cut off
+        text = cut[-1]
     return " ".join(text.split())
 
 

@@ -8,13 +8,14 @@ import pytest
 from support.appliance import Appliance
 
 from api.client import KEY
-from api.fronts import ROUTERS, front
+from api.fronts import LINK_TIMEOUT_S, ROUTERS, front
 
 
 @pytest.fixture(scope="package")
 def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
-    # A long wait for the other half tells a request that hangs from one that is slow on a loaded machine.
-    with Appliance(tmp_path_factory.mktemp("api"), {"DSV4_API_KEY": KEY, "DSV4_LINK_TIMEOUT": "25s"}) as running:
+    with Appliance(
+        tmp_path_factory.mktemp("api"), {"DSV4_API_KEY": KEY, "DSV4_LINK_TIMEOUT": f"{LINK_TIMEOUT_S}s"}
+    ) as running:
         yield running
 
 

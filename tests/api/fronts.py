@@ -14,6 +14,7 @@ from support.appliance import Appliance, free_ports
 
 from api.client import KEY, send
 
+LINK_TIMEOUT_S = 15  # tells a request that waits for its other half from one that is slow on a loaded machine
 ROUTERS = ("sglang-router", "smg")
 
 
@@ -62,6 +63,15 @@ def in_flight(appliance: Appliance) -> dict[str, int]:
         role: _held(appliance.ports[port])
         for role, port in (("prefill", "DSV4_PREFILL_PORT"), ("decode", "DSV4_DECODE_PORT"))
     }
+
+
+def wait_idle(appliance: Appliance, bound: float) -> None:
+    """Until neither half holds a request; the guard's own canary may be one for a moment."""
+    started = time.monotonic()
+    while any((held := in_flight(appliance)).values()):
+        waited = time.monotonic() - started
+        assert waited < bound, f"still held after {waited:.0f} s: {held}"
+        time.sleep(0.1)
 
 
 def _held(port: int) -> int:

@@ -9,12 +9,12 @@ from support.appliance import Appliance
 
 from api.cases import SECTIONS
 from api.client import HANGS, Answer, send
-from api.fronts import ROUTERS, front, in_flight
+from api.fronts import LINK_TIMEOUT_S, ROUTERS, front, wait_idle
 from api.page import Verdicts, key, load, store, verdict
 from api.rush import rush
 
 pytestmark = pytest.mark.pair
-SLOW_S = 20.0  # a few tokens on a loaded machine; a half that waits for the other takes 25 s here
+SLOW_S = LINK_TIMEOUT_S - 3.0  # a few tokens, on a loaded machine
 
 
 def test_every_field_through_both_routers(appliance: Appliance, fronts: dict[str, int]) -> None:
@@ -31,7 +31,7 @@ def test_every_field_through_both_routers(appliance: Appliance, fronts: dict[str
                 except (AssertionError, LookupError, TypeError, ValueError) as error:
                     wrong.append(f"{section} {case.name}, {router}: {error!r} in {answer.text[:300]}")
     assert not wrong, "\n".join(wrong)
-    assert in_flight(appliance) == {"prefill": 0, "decode": 0}, "a request of the table was never let go"
+    wait_idle(appliance, 10)  # a request that is never let go keeps a slot of decode
     found["overload"] = overload(appliance)
     _record_or_compare(found)
 

@@ -12,11 +12,10 @@ from support.appliance import Appliance
 
 from api.cases import MODEL, TEXT
 from api.client import opened
-from api.fronts import ROUTERS, in_flight
+from api.fronts import ROUTERS, wait_idle
 
 pytestmark = pytest.mark.pair
 FREED_S = 10.0  # a second or two on an idle machine: the engine looks for a gone client every few seconds
-IDLE = {"prefill": 0, "decode": 0}
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -33,15 +32,6 @@ def leave(port: int, asked: dict[str, Any], after: float) -> None:
         pass
 
 
-def seconds_until_idle(appliance: Appliance) -> float:
-    started = time.monotonic()
-    while (held := in_flight(appliance)) != IDLE:
-        waited = time.monotonic() - started
-        assert waited < FREED_S, f"still held {waited:.0f} s after the client left: {held}"
-        time.sleep(0.1)
-    return time.monotonic() - started
-
-
 CASES = {
     "in the middle of a stream": (body(stream=True), 1.0),
     "waiting for a whole answer": (body(), 1.0),
@@ -56,7 +46,7 @@ CASES = {
 def test_both_halves_let_go(appliance: Appliance, fronts: dict[str, int], router: str, when: str) -> None:
     asked, after = CASES[when]
     leave(fronts[router], asked, after)
-    seconds_until_idle(appliance)
+    wait_idle(appliance, FREED_S)
 
 
 @pytest.mark.parametrize("router", ROUTERS)
@@ -65,4 +55,4 @@ def test_leaving_at_any_moment_leaks_nothing(appliance: Appliance, fronts: dict[
     moments = [chance.uniform(0.005, 0.6) for _ in range(48)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda after: leave(fronts[router], body(stream=chance.random() < 0.5), after), moments))
-    seconds_until_idle(appliance)
+    wait_idle(appliance, FREED_S)

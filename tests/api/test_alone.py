@@ -1,0 +1,36 @@
+"""A request that only one half has: it ends after DSV4_LINK_TIMEOUT with words for the client, and is let go.
+
+It stands for a decode that is full as well as for a peer that died: the half that waits can't tell them apart.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from support.appliance import Appliance
+
+from api.cases import CHAT, MODEL, NATIVE, user
+from api.checks import reason
+from api.client import Answer, send
+from api.fronts import LINK_TIMEOUT_S, wait_idle
+
+pytestmark = pytest.mark.pair
+HALVES = ("DSV4_PREFILL_PORT", "DSV4_DECODE_PORT")
+ASKED = {CHAT: {"model": MODEL, "messages": user("hi")}, NATIVE: {"text": "hi"}}
+
+
+def test_a_half_that_waits_alone_gives_up_in_time_and_says_why(appliance: Appliance) -> None:
+    def ask(half: str, path: str, room: int) -> Answer:
+        meeting = {"bootstrap_host": "127.0.0.1", "bootstrap_port": appliance.ports["DSV4_BOOTSTRAP_PORT"]}
+        return send(appliance.ports[half], path, {**ASKED[path], **meeting, "bootstrap_room": room})
+
+    kinds = [(half, path) for half in HALVES for path in ASKED]
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        answers = list(pool.map(lambda kind, room: ask(*kind, room), kinds, range(1001, 1001 + len(kinds))))
+    for kind, answer in zip(kinds, answers, strict=True):
+        assert answer.status == 503, (kind, answer)
+        assert answer.seconds < LINK_TIMEOUT_S + 8, (kind, answer)
+        assert "DSV4_LINK_TIMEOUT" in reason(answer), (kind, answer)
+        assert "rid=" not in answer.text, (kind, answer)
+    wait_idle(appliance, 5)
