@@ -146,7 +146,7 @@ def one_cuda_major(folder: Path) -> str:
     names = re.compile(r"lib(cudart|cublas|cublasLt|nvrtc|cupti|nvJitLink)[-.\w]*\.so\.(\d+)")
     majors = {m[2]: path for path in SITE.rglob("*.so.*") if (m := names.fullmatch(path.name))}
     assert set(majors) == {CUDA_MAJOR}, f"CUDA majors {majors}"
-    outside = [path for path in ("/usr/lib", "/usr/local/lib", "/lib") for path in Path(path).rglob("libuc[pst].so*")]
+    outside = [path for top in ("/usr/lib", "/usr/local/lib", "/lib") for path in Path(top).rglob("libuc[pst].so*")]
     assert not outside, f"a second UCX on the loader's path: {outside}"
     return f"CUDA {CUDA_MAJOR} alone, {len(wheels)} wheels"
 

@@ -19,6 +19,7 @@ import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
+from typing import Any
 
 LIST = Path(__file__).with_name("left-out.toml")
 # Sources for compilers, and tests.
@@ -59,7 +60,7 @@ def main() -> int:
     return 0
 
 
-def leave_out(entry: dict[str, object], site: Path) -> Saved:
+def leave_out(entry: dict[str, Any], site: Path) -> Saved:
     """Delete one entry's files; a pattern without a match is an error."""
     freed = 0
     for pattern in _patterns(entry, site):
@@ -70,14 +71,14 @@ def leave_out(entry: dict[str, object], site: Path) -> Saved:
             freed += size(path)
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     if module := entry.get("module"):
-        target = site / (str(module).replace(".", "/") + ".py")
+        target = site / (module.replace(".", "/") + ".py")
         target.write_text(STAND_IN.format(module=module, name=entry["name"], why=entry["why"]))
-    return Saved(str(entry["name"]), round(freed / 1e6))
+    return Saved(entry["name"], round(freed / 1e6))
 
 
-def _patterns(entry: dict[str, object], site: Path) -> list[str]:
-    patterns = list(entry.get("paths", ()))  # type: ignore[call-overload]
-    for package in entry.get("packages", ()):  # type: ignore[attr-defined]
+def _patterns(entry: dict[str, Any], site: Path) -> list[str]:
+    patterns: list[str] = list(entry.get("paths", ()))
+    for package in entry.get("packages", ()):
         patterns += [package, f"{package}-*.dist-info"]
         patterns += [f"{package}.libs"] if (site / f"{package}.libs").exists() else []
     return patterns
