@@ -56,7 +56,8 @@ def python(venv: Path) -> Iterator[dict[str, Any]]:
 
 def licence(dist: Distribution) -> str:
     """The SPDX expression that the package declares; its classifiers are no expression."""
-    return dist.metadata["License-Expression"] if "License-Expression" in dist.metadata else "NOASSERTION"
+    declared = dist.metadata.get_all("License-Expression") or ["NOASSERTION"]
+    return str(declared[0])
 
 
 def entry(group: str, name: str, version: str, url: str, declared: str) -> dict[str, Any]:
