@@ -194,6 +194,13 @@ def test_an_unset_setting_is_absent_and_a_set_one_is_byte_for_byte(tmp_path: Pat
     assert environment["DSV4_MODEL"] is None
 
 
+def test_no_key_file_means_no_key(tmp_path: Path) -> None:
+    """An empty secret must not become an empty key that every client fails to send."""
+    for env_file, expected in (("", ""), ("API_KEY_FILE=/etc/hostname\n", "/run/secrets/api_key")):
+        environment = compose_config(tmp_path, env_file)["services"]["dsv4-pd"]["environment"]
+        assert environment["DSV4_API_KEY_FILE"] == expected
+
+
 def compose_config(folder: Path, env_file: str) -> dict[str, Any]:
     (folder / "env").write_text(env_file)
     words = ["docker", "compose", "--env-file", str(folder / "env"), "--profile", "gpu", "config", "--format", "json"]
