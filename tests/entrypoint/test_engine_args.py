@@ -54,8 +54,10 @@ def test_every_gpu_profile_resolves(
         assert got["tp_size"] == tensor_parallel
         assert got["attention_backend"] == "dsv4" and got["page_size"] == 256
         assert got["kv_cache_dtype"] == "fp8_e4m3" and got["moe_runner_backend"] == "flashinfer_mxfp4"
-        assert got["context_length"] == 524288 and got["max_running_requests"] == 64
-        assert got["mem_fraction_static"] == (0.80 if role == "prefill" else 0.85)
+        assert got["context_length"] == plan.settings.context_length
+        assert got["max_running_requests"] == plan.settings.max_running_requests
+        prefill, decode = plan.settings.prefill_mem_fraction, plan.settings.decode_mem_fraction
+        assert got["mem_fraction_static"] == (prefill if role == "prefill" else decode)
         assert (got["reasoning_parser"], got["tool_call_parser"]) == ("deepseek-v4", "deepseekv4")
         assert got["host"] == "127.0.0.1" and got["enable_metrics"]
         if role != "single":

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from conftest import VENVS
+from dsv4_pd.supervision import sweep
 
 PORTS = ("DSV4_PORT", "DSV4_OPS_PORT", "DSV4_PREFILL_PORT", "DSV4_DECODE_PORT", "DSV4_BOOTSTRAP_PORT",
          "DSV4_PREFILL_NCCL_PORT", "DSV4_DECODE_NCCL_PORT", "DSV4_ROUTER_METRICS_PORT")  # fmt: skip
@@ -139,16 +140,13 @@ class Appliance:
                 found[name] = found.get(name, 0.0) + float(line.rsplit(" ", 1)[1])
         return found
 
+    def pids(self) -> tuple[int, ...]:
+        """Every process of this appliance but the foreground one."""
+        return sweep.find(self.root / "run")
+
     def leftovers(self) -> list[str]:
         """Processes and listening ports of this appliance that are still there."""
-        mark = f"DSV4_RUN_MARK={self.root / 'run'}".encode()
-        left = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    left.append(f"process {entry.name}: {(entry / 'cmdline').read_bytes()!r}")
-            except OSError:
-                continue
+        left = [f"process {pid}: {Path(f'/proc/{pid}/cmdline').read_bytes()!r}" for pid in self.pids()]
         return left + [f"port {name}" for name, port in self.ports.items() if _listens(port)]
 
 
