@@ -36,7 +36,7 @@ OVERLOAD = """
 | | sglang-router | smg |
 |---|---|---|
 | let in at once | `DSV4_MAX_CONCURRENT_REQUESTS`, and one more each second | `DSV4_MAX_CONCURRENT_REQUESTS` |
-| more than that | at once {sglang-router} | waits: up to `DSV4_QUEUE_SIZE` requests, each up to 60 s, then 503 with `Retry-After` |
+| more than that | at once {sglang-router} | waits: `DSV4_QUEUE_SIZE` requests, 60 s each, then 503 with `Retry-After` |
 | more than the queue | (no queue) | at once {smg} |
 | admitted, and decode is full for longer than `DSV4_LINK_TIMEOUT` | 503 with the reason | 503 with the reason |
 

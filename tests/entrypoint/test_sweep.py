@@ -37,6 +37,14 @@ def test_only_processes_of_this_run_are_ended(tmp_path: Path) -> None:
             process.wait()
 
 
+def test_a_child_that_lost_its_mark_is_ended_too(tmp_path: Path) -> None:
+    """As SGLang's schedulers do when they set their title."""
+    parent = spawn(tmp_path / "a", "env -i /bin/sleep 60 & wait")
+    settle(tmp_path / "a", 2)
+    assert sweep.kill(tmp_path / "a") == 2
+    assert parent.wait(5) == -9
+
+
 def test_we_are_not_our_own_orphan(tmp_path: Path) -> None:
     os.environ[sweep.MARK] = str(tmp_path)
     try:

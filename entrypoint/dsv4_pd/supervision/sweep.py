@@ -13,9 +13,16 @@ MARK = "DSV4_RUN_MARK"
 
 
 def find(run: Path, proc: Path = Path("/proc")) -> tuple[int, ...]:
-    """Pids of the processes that belong to this run folder, ourselves excepted."""
+    """Pids of the processes that belong to this run folder, ourselves excepted.
+
+    Descendants count without the mark: a program that sets its title writes over its environment.
+    """
     needle = f"{MARK}={run}".encode()
-    return tuple(pid for pid in _pids(proc) if pid != os.getpid() and needle in _environ(proc, pid))
+    ours = {pid for pid in _pids(proc) if needle in _environ(proc, pid)} - {os.getpid()}
+    parents = {pid: _parent(proc, pid) for pid in _pids(proc)}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return tuple(sorted(ours))
 
 
 def kill(run: Path, wait_s: float = 5.0) -> int:
@@ -46,3 +53,13 @@ def _environ(proc: Path, pid: int) -> list[bytes]:
         return (proc / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def _parent(proc: Path, pid: int) -> int:
+    """Its parent's pid; 0 when it is gone. The name in brackets may hold blanks and brackets itself."""
+    try:
+        return int(
+            (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
+        )
+    except (OSError, IndexError):
+        return 0
