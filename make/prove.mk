@@ -6,6 +6,6 @@ prove: $(VENVS)/dev/.done engine ## Certify the demo, break it in many ways, scr
 bench-demo: $(VENVS)/appliance/.done engine ## Interference on the CPU: the pair against a single server, as a report
 	@mkdir -p .artefacts
 	DSV4_PROFILE=demo-cpu $(VENVS)/appliance/bin/dsv4-pd bench pd-vs-single --streams 2 --stream-output 3000 \
-	  --prompts 4 --prompt-tokens 3500 --quiet 2 --out .artefacts/pd-vs-single.jsonl
+	  --prompts 4 --prompt-tokens 3000 --quiet 2 --out .artefacts/pd-vs-single.jsonl
 
 .PHONY: prove bench-demo
