@@ -6,7 +6,6 @@ Target: every fault is followed by READY, no request hangs, no answer is wrong, 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import random
 import shutil
@@ -129,11 +128,12 @@ def tell(report: Report, load: Load, watcher: Watcher, options: argparse.Namespa
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """The appliance's folder; on a small tmpfs of its own where we may mount one, so that it can be filled."""
+    """The appliance's folder; its run folder is a small tmpfs where we may mount one, so that it can be filled."""
     root = Path(tempfile.mkdtemp(prefix="chaos-"))
-    mounted = os.geteuid() == 0 and not subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64m", "chaos", str(root)], capture_output=True, check=False
-    ).returncode  # fmt: skip
+    run = root / "run"
+    run.mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m,mode=700", "chaos", str(run)]
+    mounted = os.geteuid() == 0 and not subprocess.run(mount, capture_output=True, check=False).returncode
     if not mounted:
         print("no tmpfs of its own (needs root): the full-disk fault fills nothing")
         faults.FAULTS = tuple(row for row in faults.FAULTS if row[1] is not faults.fill_run_folder)
@@ -141,9 +141,8 @@ def folder() -> Iterator[Path]:
         yield root
     finally:
         if mounted:
-            subprocess.run(["umount", "-l", str(root)], check=False)
-        with contextlib.suppress(OSError):
-            shutil.rmtree(root)
+            subprocess.run(["umount", "-l", str(run)], check=False)
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def clock_library(root: Path) -> Path:

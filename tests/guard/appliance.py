@@ -25,13 +25,13 @@ from dsv4_pd.guard.states import Limits
 ROOT = Path(__file__).resolve().parents[2]
 STUB = Path(__file__).with_name("stub.py")
 QUICK = Limits(
-    start_timeout=30,
-    stall_timeout=20,
+    start_timeout=240,
+    stall_timeout=60,
     restart_limit=3,
-    restart_window=60,
+    restart_window=600,
     drain_timeout=5,
     link_timeout=2,
-    router_timeout=6,
+    router_timeout=30,
     plugin_timeout=3,
     proof_timeout=20,
     gpu_wait=2,

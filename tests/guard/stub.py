@@ -177,7 +177,7 @@ def follow_orders(stop: threading.Event) -> None:
     printed = 0
     while True:
         now, age = behaviour(), time.monotonic() - BORN
-        lines = now.get("log", [])
+        lines = now.get("log", []) if now.get("only", os.getpid()) == os.getpid() else []
         while printed < len(lines) and lines[printed][0] <= age:
             print(lines[printed][1], flush=True)
             printed += 1

@@ -20,6 +20,8 @@ import pytest
 from tests.guard.appliance import QUICK, Appliance, running
 
 READY_BOUND, LEAVE_BOUND = 60.0, 2.0
+pytestmark = pytest.mark.slow  # three minutes in all: the faults of real time
+
 LOG = "[2026-11-29 15:20:11 TP0] "
 
 
@@ -73,8 +75,8 @@ def test_a_stall_is_told_from_slowness(tmp_path: Path) -> None:
     """Prefill is slower than the stall bound but logs; decode logs once and then nothing."""
     bar = "Loading safetensors checkpoint shards:  {}% Completed | 4/46"
     slow = [[i / 4, bar.format(i)] for i in range(80)]
-    with running(tmp_path, replace(QUICK, stall_timeout=2.5, restart_limit=1)) as appliance:
-        appliance.behave("prefill", ready_after=8, log=[[0, LOG + "Load weight begin. avail mem=90 GB"], *slow])
+    with running(tmp_path, replace(QUICK, stall_timeout=5, restart_limit=1)) as appliance:
+        appliance.behave("prefill", ready_after=14, log=[[0, LOG + "Load weight begin. avail mem=90 GB"], *slow])
         appliance.behave(
             "decode", ready_after=99, log=[[0, LOG + "Load weight begin. avail mem=90 GB"], [0.2, bar.format(20)]]
         )
@@ -87,7 +89,7 @@ def test_a_stall_is_told_from_slowness(tmp_path: Path) -> None:
 
 
 def test_the_bootstrap_port_is_not_bound(tmp_path: Path) -> None:
-    with running(tmp_path, replace(QUICK, restart_limit=1)) as appliance:
+    with running(tmp_path, replace(QUICK, restart_limit=1, router_timeout=3)) as appliance:
         appliance.behave("prefill", bootstrap=False)
         verdict = appliance.wait_end()
         assert (verdict["code"], "bootstrap port" in verdict["cause"]) == (1, True), verdict
@@ -108,9 +110,7 @@ def kill(*names: str) -> Callable[[Appliance], None]:
 
 def say(role: str, line: str, **more: object) -> Callable[[Appliance], None]:
     def act(appliance: Appliance) -> None:
-        appliance.behave(role, log=[[0, line]], **more)
-        time.sleep(0.6)
-        appliance.behave(role)  # the next incarnation says nothing
+        appliance.behave(role, log=[[0, line]], only=appliance.pid(role), **more)  # the next incarnation says nothing
 
     return act
 
@@ -231,10 +231,10 @@ def test_supervisord_dies(tmp_path: Path) -> None:
 
 
 def test_a_busy_server_is_never_restarted_and_probes_never_pile_up(tmp_path: Path) -> None:
-    with running(tmp_path, replace(QUICK, stall_timeout=6, proof_timeout=60)) as appliance:
+    with running(tmp_path, replace(QUICK, stall_timeout=12, proof_timeout=60)) as appliance:
         appliance.wait_state("READY")
         appliance.behave("prefill", work=True, health_seconds=25, seconds=25)
-        time.sleep(15)
+        time.sleep(20)
         assert appliance.state() in ("READY", "DEGRADED")
         assert appliance.starts("prefill") == appliance.starts("decode") == 1
         probes = (tmp_path / "stubs/prefill.health-probes").read_text()
@@ -258,7 +258,7 @@ def test_paused_and_back_without_a_restart(tmp_path: Path) -> None:
     with running(tmp_path) as appliance:
         appliance.wait_state("READY")
         appliance.behave("decode", ready=503)
-        assert appliance.wait_state("RECOVERING", seconds=LEAVE_BOUND) <= LEAVE_BOUND
+        assert appliance.wait_state("RECOVERING") <= 5.0, "a probe every quarter of a second"
         appliance.wait(lambda: "/ready says no" in appliance.health()["reason"])
         appliance.behave("decode")
         recovered(appliance)
@@ -266,7 +266,7 @@ def test_paused_and_back_without_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_router_whose_view_stays_wrong(tmp_path: Path) -> None:
-    with running(tmp_path) as appliance:
+    with running(tmp_path, replace(QUICK, router_timeout=3)) as appliance:
         appliance.wait_state("READY")
         appliance.blind_router(appliance.pid("router"))
         appliance.wait_state("RECOVERING", seconds=40)
@@ -332,7 +332,9 @@ def test_a_log_flood_across_rotation_hides_no_fatal_line(tmp_path: Path) -> None
     flood = [[0, LOG + "INFO: " + "x" * 400 + str(i)] for i in range(3000)]  # 1.3 MB against 256 KB
     with running(tmp_path) as appliance:
         appliance.wait_state("READY")
-        appliance.behave("decode", log=[*flood, [0, LOG + "Scheduler hit an exception: late"]])
+        appliance.behave(
+            "decode", log=[*flood, [0, LOG + "Scheduler hit an exception: late"]], only=appliance.pid("decode")
+        )
         appliance.wait(lambda: appliance.starts("decode") == 1 and (tmp_path / "run/log/decode.log.1").exists())
         appliance.wait(lambda: appliance.state() != "READY", seconds=40)
         appliance.behave("decode")
@@ -463,7 +465,7 @@ def test_a_stop_at_any_moment(tmp_path: Path, moment: Callable[[Appliance], None
         appliance.stop()
         verdict = appliance.wait_end()
         assert verdict["code"] == 0
-        assert time.monotonic() - begun < 8
+        assert time.monotonic() - begun < 10, "an idle stop: under a second on an idle machine"
         assert not appliance.leftovers()
         assert not (tmp_path / "run/tmp").exists()
         assert json.loads((tmp_path / "state/starts.json").read_text())["open"] == 0, "a stop is no failed start"
@@ -491,5 +493,5 @@ def test_a_full_run_folder_does_not_stop_the_guard(tmp_path: Path) -> None:
         beat = appliance.health()["heartbeat"]
         appliance.wait(lambda: appliance.health().get("heartbeat", beat) > beat + 2, seconds=30)
         appliance.kill("decode")
-        assert appliance.wait_state("RECOVERING", seconds=LEAVE_BOUND) <= LEAVE_BOUND
+        assert appliance.wait_state("RECOVERING") <= 5.0, "a probe every quarter of a second"
         recovered(appliance)

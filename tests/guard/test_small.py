@@ -199,6 +199,24 @@ def test_files_below_dev_shm_are_found_by_who_maps_them_and_removed() -> None:
         name.unlink(missing_ok=True)
 
 
+def test_semaphores_of_python_are_found_though_they_were_mapped_under_another_name() -> None:
+    code = (
+        "import multiprocessing as m, time; s = m.get_context('spawn').Lock(); print('up', flush=True); time.sleep(60)"
+    )
+    before = set(Path("/dev/shm").iterdir())
+    user = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert user.stdout
+        user.stdout.readline()
+        fresh = {str(path) for path in set(Path("/dev/shm").iterdir()) - before if path.name.startswith("sem.mp-")}
+        found = tree.shared_memory(frozenset({user.pid}))
+        assert found & fresh
+    finally:
+        os.killpg(user.pid, 9)
+        user.wait()
+        tree.unlink(found)
+
+
 def test_the_guard_stays_light() -> None:
     heavy = (
         "import dsv4_pd.guard.run, sys; print([m for m in ('pydantic', 'click', 'rich', 'yaml') if m in sys.modules])"

@@ -70,11 +70,12 @@ def work_of(group: int) -> tuple[frozenset[int], int]:
 
 
 def _bytes_read(pid: int) -> int:
+    """Bytes that came from storage; what a process reads from pipes and caches moves in one that waits, too."""
     try:
         text = (PROC / str(pid) / "io").read_text()
     except OSError:
         return 0
-    return sum(int(line.split(": ")[1]) for line in text.splitlines() if line.startswith(("rchar", "read_bytes")))
+    return sum(int(line.split(": ")[1]) for line in text.splitlines() if line.startswith("read_bytes"))
 
 
 def kill_group(group: int) -> None:
@@ -92,14 +93,19 @@ def kill(who: frozenset[int]) -> None:
             continue
 
 
-def shared_memory(who: frozenset[int]) -> frozenset[str]:
-    """Files below /dev/shm that these processes have mapped: a process that is killed leaves them there for ever."""
-    found: set[str] = set()
+def shared_memory(who: frozenset[int], folder: Path = Path("/dev/shm")) -> frozenset[str]:
+    """Files below /dev/shm that these processes have mapped: a process that is killed leaves them there for ever.
+
+    Found by inode, because glibc maps a semaphore under a temporary name and links it to its own afterwards.
+    """
+    inodes: set[int] = set()
     for pid in who:
         with contextlib.suppress(OSError):
             lines = (PROC / str(pid) / "maps").read_text(errors="replace").splitlines()
-            found.update(line[line.index("/dev/shm/") :] for line in lines if "/dev/shm/" in line)
-    return frozenset(path for path in found if not path.endswith(" (deleted)"))
+            inodes.update(int(line.split(None, 5)[4]) for line in lines if f" {folder}/" in line)
+    if not inodes:
+        return frozenset()
+    return frozenset(entry.path for entry in os.scandir(folder) if entry.inode() in inodes)
 
 
 def unlink(paths: frozenset[str]) -> None:
