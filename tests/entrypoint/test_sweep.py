@@ -45,6 +45,25 @@ def test_a_child_that_lost_its_mark_is_ended_too(tmp_path: Path) -> None:
     assert parent.wait(5) == -9
 
 
+def test_an_orphan_that_lost_its_mark_is_known_by_its_session(tmp_path: Path) -> None:
+    """As the router does when supervisord was killed: its title stands where its environment was."""
+    run = tmp_path / "a"
+    run.mkdir()
+    leader = spawn(None, "env -i /bin/sleep 60 & wait")
+    sweep.remember_session(run, leader.pid)
+    settle(run, 2)
+    leader.kill()
+    leader.wait()
+    settle(run, 1)
+    assert sweep.kill(run) == 1
+    assert sweep.find(run) == ()
+
+
+def test_a_session_from_before_the_boot_is_nobody_of_ours(tmp_path: Path) -> None:
+    (tmp_path / sweep.SESSIONS).write_text(f"another-boot {os.getsid(0)}\n")
+    assert sweep.find(tmp_path) == ()
+
+
 def test_we_are_not_our_own_orphan(tmp_path: Path) -> None:
     os.environ[sweep.MARK] = str(tmp_path)
     try:

@@ -64,6 +64,7 @@ class Supervisord:
             )
         finally:
             os.close(out)
+        sweep.remember_session(self._paths.run, self._process.pid)
 
     def poll(self) -> int | None:
         """Its exit status, or None while it runs."""

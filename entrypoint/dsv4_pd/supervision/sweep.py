@@ -10,17 +10,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MARK = "DSV4_RUN_MARK"
+SESSIONS = "sessions"
+
+
+def remember_session(run: Path, leader: int) -> None:
+    """Note the session of a supervisord that was started for this run folder."""
+    with (run / SESSIONS).open("a", encoding="ascii") as file:
+        file.write(f"{_boot_id()} {leader}\n")
 
 
 def find(run: Path, proc: Path = Path("/proc")) -> tuple[int, ...]:
     """Pids of the processes that belong to this run folder, ourselves excepted.
 
-    Descendants count without the mark: a program that sets its title writes over its environment.
+    The mark alone does not find all: a program that sets its title (the router, SGLang's schedulers) writes over its
+    environment. So whoever is in a session that was started for the folder counts too, and so do descendants.
     """
     needle = f"{MARK}={run}".encode()
-    ours = {pid for pid in _pids(proc) if needle in _environ(proc, pid)} - {os.getpid()}
-    parents = {pid: _parent(proc, pid) for pid in _pids(proc)}
-    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+    sessions = _sessions(run)
+    relations = {pid: _relations(proc, pid) for pid in _pids(proc)}
+    ours = {pid for pid, (_, session) in relations.items() if session in sessions or needle in _environ(proc, pid)}
+    ours -= {os.getpid()}
+    while more := {pid for pid, (parent, _) in relations.items() if parent in ours} - ours:
         ours |= more
     return tuple(sorted(ours))
 
@@ -55,11 +65,25 @@ def _environ(proc: Path, pid: int) -> list[bytes]:
         return []
 
 
-def _parent(proc: Path, pid: int) -> int:
-    """Its parent's pid; 0 when it is gone. The name in brackets may hold blanks and brackets itself."""
+def _relations(proc: Path, pid: int) -> tuple[int, int]:
+    """(parent, session); zeros when it is gone. The name in brackets may hold blanks and brackets itself."""
     try:
-        return int(
-            (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
-        )
-    except (OSError, IndexError):
-        return 0
+        fields = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0, 0
+    # A zombie ended already; whoever collects it is none of our business.
+    return (0, 0) if fields[0] == "Z" else (int(fields[1]), int(fields[3]))
+
+
+def _sessions(run: Path) -> frozenset[int]:
+    """The sessions noted since this machine booted: an older number may belong to anybody."""
+    try:
+        lines = (run / SESSIONS).read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return frozenset()
+    boot = _boot_id()
+    return frozenset(int(leader) for noted, leader in map(str.split, lines) if noted == boot)
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
