@@ -33,6 +33,28 @@ def ready(limits: Limits = LIMITS) -> Simulation:
     return world
 
 
+# --- budget ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_servers_that_one_cause_kills_are_paid_once() -> None:
+    world = ready()
+    world.die(world.prefill)
+    world.step()  # the first death is dealt with before the second is heard of
+    world.die(world.decode)
+    world.run(100, StateName.READY)
+    assert len(world.state.charges) == 1
+
+
+def test_a_server_that_dies_again_is_paid_again() -> None:
+    world = ready()
+    world.die(world.decode)
+    world.step()
+    world.step()
+    world.die(world.decode)
+    world.run(100, StateName.READY)
+    assert len(world.state.charges) == 2
+
+
 # --- starting --------------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from dsv4_pd.guard.states import (
 
 CANARY_STRIKES = 2  # one failure may be the tail of an incident that is already over
 SAME_INCIDENT = 2.0  # supervisord looks once a second, so what died together is heard of one after the other
+SAME_INCIDENT = 1.0  # two servers killed by one cause are heard of one after the other
 FAILED_DRAIN = 2.0  # a failed pair can't finish what is in flight
 
 
@@ -175,9 +176,9 @@ def _acknowledge(state: State, seen: Observation) -> State:
 
 def _charge(state: State, seen: Observation, limits: Limits, incident: _Incident) -> State:
     """Spend one restart, or end when none is left."""
-    now = seen.now
-    charges = (*(at for at in state.charges if now - at < limits.restart_window), now)
-    failures = state.failures + 1
+    now, paid = seen.now, _paid_already(state, seen, incident)
+    charges = tuple(at for at in state.charges if now - at < limits.restart_window)
+    charges, failures = (charges, state.failures) if paid else ((*charges, now), state.failures + 1)
     if len(charges) > limits.restart_limit or failures > limits.restart_limit:
         spent = f"{incident.cause}; {limits.restart_limit} restart(s) did not help (DSV4_RESTART_LIMIT)"
         return _close(state, seen, StateName.FAILED, Verdict(incident.exit_code, spent, incident.names[0]))
@@ -197,6 +198,13 @@ def _charge(state: State, seen: Observation, limits: Limits, incident: _Incident
         not_before=now + limits.backoff(failures),
         condemned=state.condemned | condemned,
     )
+
+
+def _paid_already(state: State, seen: Observation, incident: _Incident) -> bool:
+    """Whether the last charge covers this: it came a moment ago, and who failed now was not started since."""
+    if not state.charges or seen.now - state.charges[-1] > SAME_INCIDENT:
+        return False
+    return all(role.started < state.charges[-1] for role in seen.roles if role.name in incident.names)
 
 
 def _classify(state: State, seen: Observation, limits: Limits) -> State:
