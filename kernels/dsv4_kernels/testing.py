@@ -114,7 +114,7 @@ class IndexerInputs:
 
     @property
     def max_seq_len(self) -> int:
-        return self.page_table.shape[1] * layout.INDEX_PAGE
+        return int(self.page_table.shape[1]) * layout.INDEX_PAGE
 
 
 def index_cache(pages: int, generator: torch.Generator) -> torch.Tensor:

@@ -130,6 +130,22 @@ def test_a_shape_outside_the_table_uses_the_engines_path_visibly(
     assert read(tmp_path)["patches"] == {"sparse_mla_decode": "active"}
 
 
+@pytest.mark.parametrize(
+    ("shape", "stride", "reason"),
+    [
+        ((4, 256, 1, 656), 256 * 656, "entries of 656 bytes"),
+        ((4, 128, 1, 584), 128 * 584, "pages of 128 tokens"),
+        ((1 << 20, 64, 1, 584), 37_440, "a pool of 39258685440 bytes"),
+    ],
+)
+def test_another_cache_is_left_to_the_engine(shape: tuple[int, ...], stride: int, reason: str) -> None:
+    strides = (stride, shape[3], shape[3], 1)
+    cache = torch.empty_strided(shape, strides, dtype=torch.uint8, device="meta")
+    found = adapters.refuse_cache(cache)
+    assert found is not None
+    assert reason in found
+
+
 def test_a_reason_is_written_once(tmp_path: Path) -> None:
     record = Record(tmp_path)
     for _ in range(3):

@@ -45,6 +45,16 @@ def small(
     return testing.sparse_mla_inputs(batch, 16, main, extra, generator, **kwargs)
 
 
+@pytest.mark.parametrize("keys", [32, 64])
+def test_both_tiles(tolerance: float, generator: torch.Generator, keys: int) -> None:
+    inputs = small(generator, main=40, extra=70)
+    args = inputs.q, inputs.k_cache, inputs.indices, inputs.topk_length, inputs.attn_sink, inputs.softmax_scale
+    extra = inputs.extra_k_cache, inputs.extra_indices, inputs.extra_topk_length
+    for splits in (1, 2):
+        out = sparse_mla_decode(*args, *extra, tiling=Tiling(16, keys, 4, splits))
+        assert relative_error(out, reference(inputs)) < tolerance
+
+
 @pytest.mark.parametrize("splits", [1, 3, 5])
 @pytest.mark.parametrize(("extra", "extra_page"), [(0, 64), (48, layout.C4_PAGE), (40, layout.C128_PAGE)])
 def test_caches_and_splits(
@@ -178,7 +188,10 @@ def test_a_wrong_layout_is_refused_with_both_numbers(generator: torch.Generator)
     ("batch", "heads", "widths", "splits"),
     [
         (1, 16, (128, 512), 20),
-        (8, 16, (128, 512), 20),
+        (3, 16, (128, 512), 20),
+        (8, 16, (128, 512), 10),
+        (9, 16, (128, 512), 20),
+        (1, 64, (128, 512), 10),
         (16, 16, (128, 512), 16),
         (64, 16, (128, 512), 4),
         (64, 64, (128, 512), 1),

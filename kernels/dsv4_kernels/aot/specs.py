@@ -69,7 +69,7 @@ def sparse_mla_specs(heads: int, scope: str, batch: int) -> tuple[Spec, ...]:
     shared = {"H": heads, "BN": tiling.block_n, "HAS_SINK": True, "HAS_MAIN_LENGTH": True}
     shared |= {"HAS_EXTRA": has_extra, "HAS_EXTRA_LENGTH": has_extra}
     split = Spec(
-        f"sparse_mla_split H={heads} {scope} splits={tiling.splits}",
+        f"sparse_mla_split H={heads} {scope} keys={tiling.block_n} splits={tiling.splits}",
         sparse_mla_split_kernel,
         shared | {"BH": tiling.block_h, "SINGLE": single, "MAIN_PAGE": layout.SWA_PAGE, "EXTRA_PAGE": page},
         tiling.num_warps,
@@ -77,7 +77,7 @@ def sparse_mla_specs(heads: int, scope: str, batch: int) -> tuple[Spec, ...]:
         aligned=frozenset({"stride_qb", "stride_qh"}),
     )
     combine = Spec(
-        f"sparse_mla_combine H={heads} {scope} splits={tiling.splits}",
+        f"sparse_mla_combine H={heads} {scope} keys={tiling.block_n} splits={tiling.splits}",
         sparse_mla_combine_kernel,
         shared
         | {
@@ -112,7 +112,8 @@ def indexer_specs(batch: int) -> tuple[Spec, ...]:
 
 def all_specs() -> tuple[Spec, ...]:
     """Decode at TP4 (16 heads), TP2 (32) and TP1 (64): every scope, split and whole."""
-    specs = [spec for scope in SCOPES for spec in sparse_mla_specs(16, scope, 8)]
+    specs = [spec for scope in SCOPES for spec in sparse_mla_specs(16, scope, 64)]
+    specs += sparse_mla_specs(16, "c4", 8)  # 64 keys a step
     specs += sparse_mla_specs(32, "c4", 64)
     specs += sparse_mla_specs(64, "c4", 64)  # one split: the kernel that also applies the sink
     specs += [*mhc_specs(64), *indexer_specs(64)]

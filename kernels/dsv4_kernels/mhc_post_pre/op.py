@@ -24,7 +24,7 @@ class Boundary:
 def check_inputs(
     x: torch.Tensor, residual: torch.Tensor, post: torch.Tensor, comb: torch.Tensor, fn: torch.Tensor
 ) -> int:
-    tokens = residual.shape[0]
+    tokens = int(residual.shape[0])
     assert residual.shape == (tokens, layout.HC_MULT, layout.HIDDEN) and residual.dtype == torch.bfloat16, (
         f"residual: {residual.dtype} {tuple(residual.shape)}, expected bf16 [T, {layout.HC_MULT}, {layout.HIDDEN}]"
     )

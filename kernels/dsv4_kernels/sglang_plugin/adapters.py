@@ -13,24 +13,36 @@ import torch
 
 from dsv4_kernels import layout
 from dsv4_kernels.mhc_post_pre.op import mhc_post_pre
-from dsv4_kernels.sparse_mla_decode.op import sparse_mla_decode
+from dsv4_kernels.sparse_mla_decode.op import MAX_POOL_BYTES, sparse_mla_decode
 
 DECODE_ROWS = 64
 # ahead of the engine's TileLang kernels at 32, 33 and 64 tokens on an H200, level or behind at 9 and 16
 MHC_TOKENS = range(32, 65)
 HEADS = (16, 32, 64)
+PAGES = (layout.SWA_PAGE, layout.C4_PAGE, layout.C128_PAGE)
 
 
 def refuse_sparse_mla(call: dict[str, Any]) -> str | None:
-    q, cache = call["q"], call["k_cache"]
+    q = call["q"]
     if q.dtype != torch.bfloat16 or q.ndim != 4 or q.shape[1] != 1 or q.shape[3] != layout.HEAD_DIM:
         return f"q is {q.dtype} {list(q.shape)}, measured for bf16 [B, 1, H, {layout.HEAD_DIM}]"
     if q.shape[0] > DECODE_ROWS:
         return f"more than {DECODE_ROWS} rows (prefill)"
     if q.shape[2] not in HEADS:
         return f"{q.shape[2]} heads, measured for {HEADS}"
+    if call["head_dim_v"] != layout.HEAD_DIM:
+        return f"head_dim_v is {call['head_dim_v']}, measured for {layout.HEAD_DIM}"
+    caches = [call[name] for name in ("k_cache", "extra_k_cache") if call.get(name) is not None]
+    return next((reason for cache in caches if (reason := refuse_cache(cache))), None)
+
+
+def refuse_cache(cache: torch.Tensor) -> str | None:
     if cache.shape[-1] != layout.ENTRY_BYTES:
         return f"cache entries of {cache.shape[-1]} bytes, measured for {layout.ENTRY_BYTES}"
+    if cache.shape[1] not in PAGES:
+        return f"pages of {cache.shape[1]} tokens, measured for {PAGES}"
+    if cache.shape[0] * cache.stride(0) > MAX_POOL_BYTES:
+        return f"a pool of {cache.shape[0] * cache.stride(0)} bytes, offsets reach {MAX_POOL_BYTES}"
     return None
 
 
@@ -67,7 +79,7 @@ def mhc(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """mhc_fused_post_pre. Only the layer input may come from the symmetric pool: scratch there aliased collectives."""
     residual = call["residual"]
-    outer, hc, hidden = residual.shape[:-2], *residual.shape[-2:]
+    *outer, hc, hidden = residual.shape
     tokens = residual.numel() // (hc * hidden)
     with symmetric():
         layer_input = torch.empty((tokens, hidden), dtype=torch.bfloat16, device=residual.device)

@@ -34,6 +34,13 @@ def check_indices(name: str, indices: torch.Tensor, batch: int) -> torch.Tensor:
     return indices.reshape(batch, -1).contiguous()
 
 
+def check_vector(name: str, values: torch.Tensor | None, size: int, dtype: torch.dtype) -> None:
+    if values is not None:
+        assert values.dtype == dtype and values.numel() == size and values.is_contiguous(), (
+            f"{name}: {values.dtype} {tuple(values.shape)}, expected contiguous {dtype} [{size}]"
+        )
+
+
 def raw_bytes(cache: torch.Tensor) -> torch.Tensor:
     """The buffer behind the view as uint8: rows of the view overlap the scales, so only the pointer counts."""
     return cache.view(torch.uint8)
@@ -64,6 +71,9 @@ def sparse_mla_decode(
     if batch == 0:
         return out
     main = check_indices("indices", indices, batch)
+    check_vector("topk_length", topk_length, batch, torch.int32)
+    check_vector("extra_topk_length", extra_topk_length, batch, torch.int32)
+    check_vector("attn_sink", attn_sink, heads, torch.float32)
     has_extra = extra_k_cache is not None and extra_indices is not None
     if has_extra:
         check_cache("extra_k_cache", extra_k_cache)

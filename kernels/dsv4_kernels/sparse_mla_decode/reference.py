@@ -24,7 +24,7 @@ class Scope:
 
     @property
     def page_size(self) -> int:
-        return self.cache.shape[1]
+        return int(self.cache.shape[1])
 
 
 def raw_pages(cache: torch.Tensor) -> torch.Tensor:
