@@ -1,0 +1,57 @@
+"""Who may import what in dsv4_kernels, read from the source: late imports inside functions count too."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "kernels" / "dsv4_kernels"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def roots(path: Path) -> set[str]:
+    return {name.partition(".")[0] for name in imports(path)}
+
+
+def named(*names: str) -> list[Path]:
+    chosen = [path for path in MODULES if path.name in names]
+    assert chosen, names
+    return chosen
+
+
+@pytest.mark.parametrize("path", named("layout.py", "tiling.py", "settings.py", "table.py"), ids=str)
+def test_tables_need_no_gpu_stack(path: Path) -> None:
+    assert not roots(path) & {"torch", "triton", "sglang"}
+
+
+@pytest.mark.parametrize("path", named("reference.py"), ids=str)
+def test_a_reference_never_sees_triton(path: Path) -> None:
+    assert "triton" not in roots(path)
+    assert not {name for name in imports(path) if name.endswith((".kernel", ".op", ".device"))}
+
+
+@pytest.mark.parametrize("path", named("kernel.py"), ids=str)
+def test_a_kernel_needs_only_triton(path: Path) -> None:
+    assert not roots(path) & {"torch", "sglang"}
+
+
+def test_only_the_plugin_imports_sglang() -> None:
+    importers = {path.parent.name for path in MODULES if "sglang" in roots(path)}
+    assert importers == {"sglang_plugin"}
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    readers = {path.name for path in MODULES if "environ" in path.read_text() or "getenv" in path.read_text()}
+    assert readers == {"settings.py"}
