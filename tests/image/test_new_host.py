@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -23,48 +26,73 @@ ASK = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A registry on loopback; a second process over the same folder serves it in another network namespace."""
+
+    address: str
+    argv: tuple[str, ...]
+
+
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     program = program_path("docker-registry")
     folder = tmp_path_factory.mktemp("registry")
-    port = free_ports(1)[0]
-    (folder / "config.yml").write_text(
-        f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder}/data}}}}\n"
-        f"http: {{addr: '127.0.0.1:{port}'}}\n"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    config = folder / "config.yml"
+    config.write_text(
+        f"version: 0.1\nlog: {{level: error}}\nhttp: {{addr: '{address}'}}\n"
+        f"storage: {{filesystem: {{rootdirectory: {folder}/data}}}}\n"
     )
-    with subprocess.Popen([program, "serve", str(folder / "config.yml")]) as process:
-        yield f"127.0.0.1:{port}"
-        process.terminate()
+    argv = (program, "serve", str(config))
+    with running(*argv):
+        yield Registry(address, argv)
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def running(*argv: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends with the block, whatever happens in it."""
+    process = subprocess.Popen(argv, **options)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
 def program_path(name: str) -> str:
-    found = shutil.which(name, path=sh(str(ROOT / "docker/engine-on-debian.sh"), "path").strip())
+    found = shutil.which(name, path=engine_path())
     if not found:
         pytest.skip(f"no {name}: docker/engine-on-debian.sh brings it on Debian 12")
     return found
 
 
+def engine_path() -> str:
+    return sh(str(ROOT / "docker/engine-on-debian.sh"), "path").strip()
+
+
 @pytest.fixture(scope="module")
-def new_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[docker.DockerClient]:
-    """A second daemon with an empty store. It has no bridge, so its containers are asked from inside."""
-    dockerd = program_path("dockerd")
+def new_host(tmp_path_factory: pytest.TempPathFactory, registry: Registry) -> Iterator[docker.DockerClient]:
+    """A second daemon with an empty store, in a network of its own with the registry on its loopback.
+
+    It must not share the first one's network: a daemon without a bridge deletes docker0 when it starts. Its
+    containers are asked from inside.
+    """
     root = tmp_path_factory.mktemp("host")
-    socket, log = f"unix://{root}/docker.sock", root / "dockerd.log"
-    argv = [dockerd, "--data-root", f"{root}/data", "--exec-root", f"{root}/exec", "--pidfile", f"{root}/pid",
-            "-H", socket, "--bridge", "none", "--iptables=false", "--ip6tables=false", "--log-level=error"]  # fmt: skip
-    path = sh(str(ROOT / "docker/engine-on-debian.sh"), "path").strip()
-    process = subprocess.Popen(argv, env={**os.environ, "PATH": path}, stdout=log.open("w"), stderr=subprocess.STDOUT)
-    try:
-        wait_for(
-            "the second engine's socket", lambda: (root / "docker.sock").exists() or process.poll() is not None, 60
-        )
-        assert process.poll() is None, log.read_text()
-        yield wait_for("the second engine", lambda: connect(socket), 60)
-    finally:
-        process.terminate()
-        process.wait(60)
-        shutil.rmtree(root, ignore_errors=True)
+    socket, log = root / "docker.sock", root / "dockerd.log"
+    daemon = (
+        f"exec {program_path('dockerd')} --data-root {root}/data --exec-root {root}/exec --pidfile {root}/pid "
+        f"-H unix://{socket} --bridge none --iptables=false --ip6tables=false --log-level error"
+    )
+    environment = {**os.environ, "PATH": engine_path()}
+    argv = ("unshare", "--net", "sh", "-c", f"ip link set lo up && {daemon}")
+    with log.open("w") as out, running(*argv, env=environment, stdout=out, stderr=out) as host:
+        wait_for("the second engine's socket", lambda: socket.exists() or host.poll() is not None, 60)
+        assert host.poll() is None, log.read_text()
+        with running("nsenter", f"--net=/proc/{host.pid}/ns/net", *registry.argv):
+            yield wait_for("the second engine", lambda: connect(f"unix://{socket}"), 60)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def connect(socket: str) -> docker.DockerClient | None:
@@ -75,15 +103,15 @@ def connect(socket: str) -> docker.DockerClient | None:
 
 
 def test_push_then_pull_by_digest_and_serve(
-    engine: docker.DockerClient, image: Image, registry: str, new_host: docker.DockerClient
+    engine: docker.DockerClient, image: Image, registry: Registry, new_host: docker.DockerClient
 ) -> None:
-    name = f"{registry}/dsv4-pd:test"
+    name = f"{registry.address}/dsv4-pd:test"
     image.tag(name)
     try:
         reference = sh("make", "-s", "push", f"IMAGE={name}", timeout_s=900).strip().splitlines()[-1]
     finally:
         engine.images.remove(name)
-    assert reference.startswith(f"{registry}/dsv4-pd@sha256:")
+    assert reference.startswith(f"{registry.address}/dsv4-pd@sha256:")
     pulled = new_host.images.pull(reference)
     assert pulled.id == image.id
     container = new_host.containers.run(
