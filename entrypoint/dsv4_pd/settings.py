@@ -291,6 +291,15 @@ def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list
             )
             continue
         values[field] = text.removesuffix("\n")
+        if not values[field]:
+            problems.append(
+                Problem(
+                    f"{name}_FILE",
+                    f"{path!r}, which is empty",
+                    "a file that holds the secret",
+                    f"write the secret into it, or unset {name}_FILE",
+                )
+            )
     return values, problems
 
 

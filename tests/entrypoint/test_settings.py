@@ -95,6 +95,11 @@ def test_unreadable_secret_file_names_the_path(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+def test_an_empty_secret_file_is_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("\n")
+    assert "which is empty" in problems(monkeypatch, API_KEY_FILE=str(tmp_path / "key"))["DSV4_API_KEY_FILE"]
+
+
 @pytest.mark.parametrize("flag", ["--port=1", "--disaggregation-boot 1", "--tp 2", "--numa_node 0", "--model-path x"])
 def test_owned_flags_are_refused_however_they_are_spelt(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     assert "it owns" in problems(monkeypatch, PREFILL_EXTRA_ARGS=flag)["DSV4_PREFILL_EXTRA_ARGS"]

@@ -13,6 +13,7 @@ _LOG_BYTES = 8 * 1024 * 1024  # twice that per program at most, on tmpfs
 _HEAD = """\
 [supervisord]
 nodaemon=true
+umask=077
 silent=true
 logfile={logs}/supervisord.log
 logfile_maxbytes={bytes}
