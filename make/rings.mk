@@ -8,6 +8,9 @@ test-slow: $(VENVS)/dev/.done
 	$(PYTEST) -n 2 -m "slow and not engine and not pair and not docker and not browser" $(ARGS)
 
 test-recovery: $(VENVS)/dev/.done engine ## Kill, stop and break the real pair
-	$(PYTEST) -m pair tests/pair --deselect tests/pair/test_appliance.py $(ARGS)
+	$(PYTEST) -m pair tests/pair/test_recovery.py $(ARGS)
 
-.PHONY: test-all test-slow test-recovery
+test-api: $(VENVS)/dev/.done engine ## Send every field of the API to the real pair, through both routers
+	$(PYTEST) -m pair tests/api $(ARGS)
+
+.PHONY: test-all test-slow test-recovery test-api
