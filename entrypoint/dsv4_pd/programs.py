@@ -293,7 +293,9 @@ def router_python(settings: Settings) -> Path:
     if settings.router_python:
         return settings.router_python
     name = "smg" if settings.router == "smg" else "router"
-    return settings.engine_python.parents[2] / name / "bin" / "python"
+    above = settings.engine_python.parents  # VENVS/engine/bin/python, unless the operator names another
+    venvs = above[2] if len(above) > 2 else Path(sys.prefix).parent
+    return venvs / name / "bin" / "python"
 
 
 def _guard(settings: Settings, around: Surroundings) -> Program:

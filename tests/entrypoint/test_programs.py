@@ -79,6 +79,12 @@ def test_router_knows_the_bootstrap_port_and_has_no_breaker() -> None:
     assert argv[argv.index("--health-check-endpoint") + 1] == "/ready"
 
 
+@pytest.mark.parametrize("engine", ["/bin/false", "python3", "/opt/venvs/engine/bin/python"])
+def test_any_engine_interpreter_can_be_named(engine: str) -> None:
+    router = by_name(make({"DSV4_ENGINE_PYTHON": engine}, eight_cards()).programs)["router"].argv[0]
+    assert router.endswith("/router/bin/python")
+
+
 def test_extra_arguments_reach_their_program_as_words() -> None:
     text = "--log-requests --crash-dump-folder '/a b/c%d'"
     programs = by_name(make({"DSV4_DECODE_EXTRA_ARGS": text}, eight_cards()).programs)

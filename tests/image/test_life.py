@@ -21,7 +21,7 @@ def volumes(engine: docker.DockerClient) -> Iterator[dict[str, Volume]]:
         volume.remove(force=True)
 
 
-def test_second_appliance_any_user_old_volumes(runner: Runner, volumes: dict[str, Volume]) -> None:
+def test_second_appliance_any_user_old_volumes(volumes: dict[str, Volume], runner: Runner) -> None:
     """Other ports, an unknown user, read-only, no capability, volumes that another image wrote; then its restart."""
     mounts = {
         volumes["cache"].name: {"bind": "/var/cache/dsv4-pd", "mode": "rw"},
