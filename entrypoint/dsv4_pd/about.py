@@ -9,7 +9,7 @@ from typing import Any
 
 from dsv4_pd import __version__, memory_plan, model_files
 from dsv4_pd.host.facts import HostFacts
-from dsv4_pd.paths import Paths
+from dsv4_pd.paths import Paths, venvs_dir
 from dsv4_pd.placement import Placement
 from dsv4_pd.profiles import Profile
 from dsv4_pd.settings import SECRETS, Settings, image_reference
@@ -77,7 +77,7 @@ def settings_hash(settings: Settings) -> str:
 def _versions(settings: Settings) -> dict[str, str]:
     """Read from the names of installed distributions: importing them would take seconds."""
     found: dict[str, str] = {}
-    for environment in sorted(settings.engine_python.parents[2].glob("*/lib/python3.*/site-packages")):
+    for environment in sorted(venvs_dir(settings.engine_python).glob("*/lib/python3.*/site-packages")):
         for package in _PACKAGES:
             for path in environment.glob(f"{package}-*.dist-info"):
                 found.setdefault(package, path.name.removesuffix(".dist-info").split("-", 1)[1])

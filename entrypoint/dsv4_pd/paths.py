@@ -13,6 +13,12 @@ def share_dir() -> Path:
     return installed if installed.is_dir() else Path(__file__).resolve().parents[2]
 
 
+def venvs_dir(engine_python: Path) -> Path:
+    """The folder of all environments: VENVS/engine/bin/python lies in it, unless the operator names another engine."""
+    above = engine_python.parents
+    return above[2] if len(above) > 2 else Path(sys.prefix).parent
+
+
 def profiles_dir() -> Path:
     """The profiles' folder."""
     return share_dir() / "config" / "profiles"

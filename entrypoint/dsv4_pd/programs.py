@@ -16,7 +16,7 @@ from typing import Any, Literal
 import yaml
 
 from dsv4_pd.host import numa
-from dsv4_pd.paths import Paths
+from dsv4_pd.paths import Paths, venvs_dir
 from dsv4_pd.placement import Placement, RolePlacement
 from dsv4_pd.profiles import Profile
 from dsv4_pd.router_args import router_argv
@@ -293,9 +293,7 @@ def router_python(settings: Settings) -> Path:
     if settings.router_python:
         return settings.router_python
     name = "smg" if settings.router == "smg" else "router"
-    above = settings.engine_python.parents  # VENVS/engine/bin/python, unless the operator names another
-    venvs = above[2] if len(above) > 2 else Path(sys.prefix).parent
-    return venvs / name / "bin" / "python"
+    return venvs_dir(settings.engine_python) / name / "bin" / "python"
 
 
 def _guard(settings: Settings, around: Surroundings) -> Program:

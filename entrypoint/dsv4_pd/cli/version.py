@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from dsv4_pd import __version__
+from dsv4_pd.paths import venvs_dir
 from dsv4_pd.settings import Settings
 
 _PRINT = "import importlib.metadata as m, sys\nfor n in sys.argv[1:]:\n print(n, m.version(n))"
@@ -29,7 +30,7 @@ def command() -> None:
 
 
 def _sibling(engine: Path, name: str) -> Path:
-    return engine.parents[2] / name / "bin" / "python"
+    return venvs_dir(engine) / name / "bin" / "python"
 
 
 def _versions(python: Path, packages: tuple[str, ...]) -> str:
