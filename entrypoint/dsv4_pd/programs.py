@@ -19,10 +19,9 @@ from dsv4_pd.host import numa
 from dsv4_pd.paths import Paths, venvs_dir
 from dsv4_pd.placement import Placement, RolePlacement
 from dsv4_pd.profiles import Profile
-from dsv4_pd.router_args import router_argv
+from dsv4_pd.router_args import LOOPBACK, router_argv
 from dsv4_pd.settings import Settings
 
-LOOPBACK = "127.0.0.1"
 NumaPolicy = Literal["membind", "preferred", "cpu", "none"]
 _LAUNCH = str(Path(__file__).parent / "supervision" / "launch.py")
 
