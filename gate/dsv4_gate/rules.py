@@ -6,6 +6,7 @@ other waits for it until DSV4_LINK_TIMEOUT, and the router waits with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -48,7 +49,16 @@ class Limits:
 def refusal(request: Any, limits: Limits) -> str | None:
     """Why this request of the engine cannot be served; what only a pair can't do is no matter to a single server."""
     pair = chain(_unserved(request), _bad_counts(request, limits)) if limits.pair else ()
-    return next(chain(_bad_prompts(request, limits), _bad_numbers(request, limits), _bad_schemas(request), pair), None)
+    return next(
+        chain(
+            _bad_prompts(request, limits),
+            _bad_numbers(request, limits),
+            _bad_patterns(request),
+            _bad_schemas(request),
+            pair,
+        ),
+        None,
+    )
 
 
 def _unserved(request: Any) -> Iterator[str]:
@@ -78,6 +88,16 @@ def _bad_numbers(request: Any, limits: Limits) -> Iterator[str]:
             bits = 63 if name == "sampling_seed" else 31
             if type(value) is int and not -(1 << bits) <= value < 1 << bits:
                 yield f"{name} is {value}, expected a number of {bits} bits"
+
+
+def _bad_patterns(request: Any) -> Iterator[str]:
+    """The engine compiles them where an error is an internal one."""
+    for parameters in sampling_list(request):
+        for pattern in _each(parameters.get("stop_regex")):
+            try:
+                re.compile(pattern)
+            except (re.error, TypeError) as error:
+                yield f"stop_regex {pattern!r}: {error}"
 
 
 def _bad_schemas(request: Any) -> Iterator[str]:

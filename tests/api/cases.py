@@ -181,6 +181,7 @@ NATIVES = (
     native("`top_logprobs_num: 100000`", 400, return_logprob=True, top_logprobs_num=100000),
     native("`max_new_tokens: 0`", sampling={"max_new_tokens": 0}),
     native("`top_k` of 41 bits", 422, sampling={"top_k": BIG}),
+    native("a broken `stop_regex`", 400, sampling={"stop_regex": "["}),
     native("`beam_width: 2`", sampling={"beam_width": 2}, check=checks.ignored),
     native("`input_embeds`", 400, input_embeds=[[0.1, 0.2]]),
     native("`session_params`", 400, session_params={"id": "x"}),

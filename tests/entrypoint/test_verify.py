@@ -127,6 +127,9 @@ def test_metrics_families_announced_twice_are_refused() -> None:
     assert "announced twice" in metrics.judge(own + up + engine * 2, {"decode", "router"}).evidence
     assert "no metrics from prefill" in metrics.judge(own + up + engine, {"decode", "router", "prefill"}).evidence
     assert "missing" in metrics.judge(engine, {"decode"}).evidence
+    young = '# TYPE sglang:num_requests_total counter\nsglang:num_requests_total{role="decode"} 1\n'
+    assert metrics.judge(own + up + young, {"decode", "router"}).verdict is PASS, "gauges come after 40 steps"
+    assert "no sglang: metrics with role decode" in metrics.judge(own + up, {"decode", "router"}).evidence
 
 
 def calls(*cities: str, finish: str = "tool_calls", content: str = "") -> Reply:

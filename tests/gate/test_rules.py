@@ -66,6 +66,7 @@ def test_what_a_pair_serves_passes(fields: dict[str, Any]) -> None:
         ({"text": "a", "top_logprobs_num": [1, -1]}, "-1 asked for"),
         ({"text": "a", "logprob_start_len": -9}, "logprob_start_len is -9"),
         ({"text": "a", "sampling_params": {"json_schema": '{"$ref": "#"}'}}, "refers only to itself"),
+        ({"text": "a", "sampling_params": {"stop_regex": ["a", "["]}}, "stop_regex '['"),
         ({"input_embeds": [[0.1]]}, "input_embeds is not served"),
         ({"text": "a", "session_params": {"id": "x"}}, "session_params is not served"),
         ({"text": "a", "disagg_prefill_dp_rank": 0}, "disagg_prefill_dp_rank is not served"),

@@ -31,7 +31,8 @@ def judge(text: str, roles: set[str]) -> Result:
         return failed(f"no metrics from {', '.join(silent)}", "see whether it is up: dsv4-pd status; then its log")
     if doubled:
         return failed(f"announced twice: {', '.join(doubled[:3])}", "report it: Prometheus refuses the whole scrape")
-    engines = set(by_role(seen, "sglang:num_running_reqs"))
+    # Any of the engine's: its gauges appear only after decode_log_interval steps, so a young pair has not all of them.
+    engines = {sample.labels.get("role") for sample in seen if sample.name.startswith("sglang:")}
     if lost := sorted(roles - {"router"} - engines):
         return failed(
             f"no sglang: metrics with role {', '.join(lost)}", "the servers need --enable-metrics: dsv4-pd plan"
