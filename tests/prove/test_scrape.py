@@ -116,6 +116,7 @@ def test_every_panel_of_the_board_has_data(appliance: Appliance, prometheus: str
             if not ask(prometheus, "query", query=target["expr"].replace("$instance", ".*"))["result"]
         }
 
+    wait("first scrape", 60, lambda: value(prometheus, "up") == {"": 1.0})
     missing: set[str] = set()
     for _ in range(60):
         missing = empty() - EMPTY_ON_CPU
