@@ -93,6 +93,9 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/u
     /src/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
     && /opt/dsv4-pd/venvs/engine/bin/python -m compileall -q /opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/dsv4_kernels \
     && /opt/dsv4-pd/venvs/engine/bin/python /src/check/plugins.py dsv4-kernels
+# The second time there must be nothing left to compile.
+RUN warm="/opt/dsv4-pd/venvs/engine/bin/python -m dsv4_kernels.aot.warm /opt/dsv4-pd/caches/triton" \
+    && $warm && $warm | tee /tmp/again && grep -q ': 0 kernels compiled' /tmp/again && rm /tmp/again
 RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=docker/steps,target=/src/steps \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels \
     cat /src/engine.lock /src/steps/left-out.toml /wheels/*.whl | sha256sum | cut -c 1-12 > /opt/dsv4-pd/cache-key \
@@ -113,6 +116,8 @@ RUN for folder in /run/dsv4-pd /var/lib/dsv4-pd /var/cache/dsv4-pd /var/lib/hugg
         install -d -o 10001 -g 0 -m 2775 $folder; done \
     # A tmpfs that Docker mounts over /run takes the mode of the folder below it.
     && chmod 1777 /run \
+    && install -d /opt/dsv4-pd/venvs/appliance/share/dsv4-pd \
+    && ln -s /opt/dsv4-pd/caches /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/caches \
     && echo 'dsv4-pd:x:10001:0:dsv4-pd:/tmp:/usr/sbin/nologin' >> /etc/passwd \
     && stat -c '%n %u:%g %a' /run/dsv4-pd /var/lib/dsv4-pd
 # SGLang's gate plugin serves every profile, so it stands in the engine's own environment.

@@ -8,11 +8,12 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 
-from dsv4_pd import boot, checks, folders
+from dsv4_pd import boot, checks, folders, prebuilt
 from dsv4_pd.boot import Plan
 from dsv4_pd.console.base import Console
 from dsv4_pd.console.choose import choose
 from dsv4_pd.errors import ApplianceError
+from dsv4_pd.paths import share_dir
 from dsv4_pd.supervision import sweep
 from dsv4_pd.supervision.daemon import Supervisord, Verdict, read_verdict
 
@@ -30,6 +31,8 @@ def run() -> int:
         checks.refuse(plan)
         boot.clean(plan.paths)
         boot.write(plan.files)
+        if plan.placement.device == "cuda":
+            prebuilt.seed(share_dir() / "caches" / "triton", plan.paths.cache / "triton")  # the engine's own folder
         with choose(plan) as console:
             return Foreground(plan, console).run()
 
