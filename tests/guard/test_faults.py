@@ -197,6 +197,7 @@ def test_the_guard_dies(tmp_path: Path) -> None:
         appliance.wait(lambda: appliance.health()["heartbeat_monotonic"] > time.monotonic() - 0.5)
         appliance.wait_state("READY")
         assert appliance.health()["restarts"]["spent"] == 1
+        assert appliance.health()["roles"]["decode"]["restarts"] == 1, "the count goes on"
         assert (appliance.starts("prefill"), appliance.starts("decode")) == (starts, 2), "the old line is not news"
 
 

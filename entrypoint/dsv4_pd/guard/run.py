@@ -62,6 +62,9 @@ class Guard:
         if memory and memory.get("fingerprint") == self.config.fingerprint and old["state"] != StateName.SAFE:
             for name, paths in memory["shared_memory"].items():
                 self.world.servers[name].shared_memory = frozenset(paths)
+            for name, deaths in memory["deaths"].items():
+                if watch := self.world.watch(name):
+                    watch.deaths = deaths  # what `restarts` counts goes on counting
             return _resumed(memory, now, same_supervisor=memory["supervisord"] == os.getppid()), before
         safe = starts.safe_reason(before, self.config.fingerprint, self.config.safe_mode, self.config.safe_after)
         record = before if safe else before.begin(self.config.fingerprint)
@@ -141,6 +144,7 @@ class Guard:
             "failures": self.state.failures,
             "fingerprint": self.config.fingerprint,
             "supervisord": os.getppid(),
+            "deaths": {w.name: w.deaths for w in (*self.world.servers.values(), self.world.router)},
             "shared_memory": {name: sorted(watch.shared_memory) for name, watch in self.world.servers.items()},
         }
         data = {**self.document(), "memory": memory}
@@ -198,7 +202,8 @@ def _resumed(memory: dict[str, Any], now: float, *, same_supervisor: bool) -> St
     """The state after a guard or a supervisord that died; the restart budget outlives both."""
     cause = "the guard was restarted" if same_supervisor else "supervisord was restarted"
     name = StateName.BOOTING if same_supervisor else StateName.RECOVERING
-    return State(name, cause, now, now, charges=tuple(memory["charges"]), failures=memory["failures"])
+    handled = tuple(memory["deaths"].items())
+    return State(name, cause, now, now, charges=tuple(memory["charges"]), failures=memory["failures"], deaths=handled)
 
 
 def main(argv: list[str]) -> int:
