@@ -63,8 +63,8 @@ class Guard:
             for name, paths in memory["shared_memory"].items():
                 self.world.servers[name].shared_memory = frozenset(paths)
             for name, deaths in memory["deaths"].items():
-                if watch := self.world.watch(name):
-                    watch.deaths = deaths  # what `restarts` counts goes on counting
+                if known := self.world.watch(name):
+                    known.deaths = deaths  # what `restarts` counts goes on counting
             return _resumed(memory, now, same_supervisor=memory["supervisord"] == os.getppid()), before
         safe = starts.safe_reason(before, self.config.fingerprint, self.config.safe_mode, self.config.safe_after)
         record = before if safe else before.begin(self.config.fingerprint)
