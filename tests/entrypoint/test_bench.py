@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
-from dsv4_pd.bench import compare, interference, report, results, saturation, soak, stats
+from dsv4_pd.bench import compare, driver, interference, report, results, saturation, soak, stats
 from dsv4_pd.bench.load import Load, Request, Target, arguments
 from dsv4_pd.bench.results import Run
 from dsv4_pd.bench.summary import summarise
@@ -199,3 +201,16 @@ def test_help_needs_no_engine() -> None:
     done = CliRunner().invoke(command, ["--help"])
     for name in ("sweep", "interference", "pd-vs-single", "saturation", "soak", "compare", "report"):
         assert name in done.output
+
+
+async def test_an_answer_without_text_took_its_whole_time(tmp_path: Path) -> None:
+    """The generator has no first token's moment then, and a prompt that takes no time would shade nothing."""
+
+    async def send() -> Any:
+        return SimpleNamespace(
+            start_time=1.0, ttft=0.0, itl=[], latency=0.3, prompt_len=9, output_len=1, success=True, error=""
+        )
+
+    out = io.StringIO()
+    await driver._recorded(send, "x", out, tmp_path / "begun")()
+    assert json.loads(out.getvalue())["ttft"] == 0.3

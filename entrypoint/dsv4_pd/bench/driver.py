@@ -61,7 +61,7 @@ def _recorded(send: Callable[..., Any], step: str, out: Any, begun: Path) -> Cal
         line = {
             "step": step,
             "start": output.start_time,
-            "ttft": output.ttft,
+            "ttft": output.ttft or output.latency,  # 0 where the whole answer was a token without text
             "itls": output.itl,
             "latency": output.latency,
             "prompt_tokens": output.prompt_len,
