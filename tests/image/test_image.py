@@ -81,6 +81,23 @@ def test_compilers_for_run_time_kernels(runner: Runner) -> None:
     assert output.count("check ") == 6
 
 
+def test_our_kernels_come_compiled(runner: Runner) -> None:
+    """What `serve` copies into the cache serves every launch of a TP4 server; the folder of another user, too."""
+    seed = (
+        "from pathlib import Path; from dsv4_pd import prebuilt, paths;"
+        "print('seeded', prebuilt.seed(paths.share_dir() / 'caches' / 'triton', Path('/tmp/cache/triton')))"
+    )
+    script = (
+        f'/opt/dsv4-pd/venvs/appliance/bin/python -c "{seed}" && '
+        "/opt/dsv4-pd/venvs/engine/bin/python -m dsv4_kernels.aot.warm /tmp/cache/triton"
+    )
+    code, output = runner.run("sh", "-c", script, user="12345:0")
+    assert code == 0, output
+    seeded = re.search(r"seeded (\d+)", output)
+    assert seeded and int(seeded[1]) > 20, output
+    assert ": 0 kernels compiled" in output
+
+
 def test_what_is_left_out_is_refused_by_name(runner: Runner) -> None:
     modules = [entry["module"] for entry in tomllib.loads((ROOT / "docker/steps/left-out.toml").read_text())["left_out"]
                if "module" in entry]  # fmt: skip
