@@ -8,6 +8,8 @@ from typing import Any
 from dsv4_kernels import layout
 from dsv4_kernels.indexer_logits.kernel import indexer_logits_kernel
 from dsv4_kernels.indexer_logits.tiling import choose_tiling as indexer_tiling
+from dsv4_kernels.indexer_topk.kernel import topk_kernel
+from dsv4_kernels.indexer_topk.tiling import choose_tiling as topk_tiling
 from dsv4_kernels.mhc_post_pre.kernel import mhc_finish_kernel, mhc_mix_kernel
 from dsv4_kernels.mhc_post_pre.tiling import choose_tiling as mhc_tiling
 from dsv4_kernels.sparse_mla_decode.kernel import sparse_mla_combine_kernel, sparse_mla_split_kernel
@@ -104,10 +106,23 @@ def mhc_specs(tokens: int) -> tuple[Spec, ...]:
 
 def indexer_specs(batch: int) -> tuple[Spec, ...]:
     tiling = indexer_tiling(batch, 4096)
-    constants = {"SKIP": 0, "PAGES": tiling.pages, "BR": tiling.row_block, "STAGES": tiling.num_stages}
-    constants |= {"ONE_BLOCK": batch <= tiling.row_block}
-    types = {"p_q": "*fp8e4nv", "p_out": "*fp32"}
+    constants = {"SKIP": layout.INDEX_TOPK, "PAGES": tiling.pages, "BR": tiling.row_block, "STAGES": tiling.num_stages}
+    constants |= {"ONE_BLOCK": batch <= tiling.row_block, "HAS_ZERO": True}
+    types = {"p_q": "*fp8e4nv", "p_out": "*fp32", "p_zero": "*i32"}
     return (Spec(f"indexer_logits B={batch}", indexer_logits_kernel, constants, tiling.num_warps, types=types),)
+
+
+def topk_specs(batch: int) -> tuple[Spec, ...]:
+    tiling = topk_tiling(batch, 4096)
+    constants = {"TOPK": layout.INDEX_TOPK, "SLOT": tiling.slot, "SMALL": tiling.small, "SIZE": tiling.size}
+    constants |= {"HAS_RAW": False}
+    types = {name: "*i32" for name in ("p_out", "p_raw", "p_cand_key", "p_cand_index", "p_arrived")}
+    aligned = frozenset({"stride_score", "stride_table", "stride_cand"})
+    return (
+        Spec(
+            "indexer_topk", topk_kernel, constants, tiling.num_warps, launch_pdl=True, types=types, aligned=aligned
+        ),
+    )
 
 
 def all_specs() -> tuple[Spec, ...]:
@@ -116,5 +131,5 @@ def all_specs() -> tuple[Spec, ...]:
     specs += sparse_mla_specs(16, "c4", 8)  # 64 keys a step
     specs += sparse_mla_specs(32, "c4", 64)
     specs += sparse_mla_specs(64, "c4", 64)  # one split: the kernel that also applies the sink
-    specs += [*mhc_specs(64), *indexer_specs(64)]
+    specs += [*mhc_specs(64), *indexer_specs(64), *topk_specs(64)]
     return tuple(specs)

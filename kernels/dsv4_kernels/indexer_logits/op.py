@@ -40,10 +40,12 @@ def indexer_logits(
     skip_identity: bool = False,
     tiling: Tiling | None = None,
     out: torch.Tensor | None = None,
+    zero: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """fp32 [B, max_seq_len]; positions at or past a row's length are left as they were.
 
-    skip_identity leaves rows of at most 512 keys untouched, because top-k takes all of them unseen.
+    skip_identity leaves rows of at most 512 keys untouched, because top-k takes all of them unseen. zero: int32, set to
+    zero on the way for a kernel that is launched next with programmatic dependent launch.
     """
     check_inputs(q, kv, weights, seq_lens, page_table)
     batch, pages = page_table.shape
@@ -54,9 +56,9 @@ def indexer_logits(
     tiling = tiling or choose_tiling(batch, pages)
     indexer_logits_kernel[(tiling.programs,)](
         q, kv.view(FP8), kv.view(torch.uint8).reshape(-1).view(torch.float32), weights, seq_lens, page_table, out,
-        batch, page_table.stride(0), out.stride(0),
+        seq_lens if zero is None else zero, 0 if zero is None else zero.numel(), batch, page_table.stride(0), out.stride(0),
         SKIP=layout.INDEX_TOPK if skip_identity else 0, PAGES=tiling.pages, BR=tiling.row_block,
         STAGES=tiling.num_stages,
-        ONE_BLOCK=batch <= tiling.row_block, num_warps=tiling.num_warps,
+        ONE_BLOCK=batch <= tiling.row_block, HAS_ZERO=zero is not None, num_warps=tiling.num_warps,
     )  # fmt: skip
     return out

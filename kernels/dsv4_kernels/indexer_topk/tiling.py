@@ -1,0 +1,27 @@
+"""Parts and sizes of the top-k: a pure function of shapes, tested as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dsv4_kernels import layout
+
+BLOCKS_LIMIT = 132 * 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """size: scores a piece · slot: candidates that a piece keeps."""
+
+    pieces: int
+    parts: int
+    small: int = 2048
+    size: int = 8192
+    slot: int = layout.INDEX_TOPK
+    num_warps: int = 16
+
+
+def choose_tiling(batch: int, table_pages: int) -> Tiling:
+    """A part a piece, up to four blocks an SM."""
+    pieces = max(1, -(-table_pages * layout.INDEX_PAGE // Tiling(1, 1).size))
+    return Tiling(pieces, max(1, min(pieces, BLOCKS_LIMIT // batch)))
