@@ -14,23 +14,19 @@ from dsv4_kernels.testing import IndexerInputs, relative_error
 
 from benchmarks import peers
 from benchmarks.results import Results, gate
-from benchmarks.timing import INPUT_SETS, REPLAYS, median_us
+from benchmarks.timing import INPUT_SETS, REPLAYS, SLOW_REPLAYS, median_us
 
 POOL_PAGES = 1 << 17
 TOKENS_A_KEY = 4
 TOLERANCE = 5e-3  # the torch fallback rounds to bf16
-SLOW_REPLAYS = 5
 CASES = (
     (8_192, 512, 64),
     (524_288, 512, 1),
     (524_288, 512, 64),
     (1_048_576, 512, 64),
-    (65_536, 65_536, 1),
-    (65_536, 65_536, 8),
-    (65_536, 65_536, 64),
-    (524_288, 524_288, 1),
-    (524_288, 524_288, 8),
-    (524_288, 524_288, 64),
+    *((524_288, context, batch) for context in (4_096, 8_192, 32_768) for batch in (1, 8, 16, 32, 64)),
+    *((65_536, 65_536, batch) for batch in (1, 8, 32, 64)),
+    *((524_288, 524_288, batch) for batch in (1, 8, 32, 64)),
 )
 
 
@@ -60,7 +56,7 @@ def check(case: IndexerInputs, scores: torch.Tensor, what: str) -> float:
 
 def bench(results: Results, generator: torch.Generator, engine: Path) -> None:
     pool = testing.index_cache(POOL_PAGES, generator)
-    stock = logits_peers(engine)
+    stock = {} if results.alone else logits_peers(engine)
     for maximum, context, batch in CASES:
         sets = INPUT_SETS if batch * context < 1 << 23 else 2  # the larger ones pass the L2 by themselves
         cases = [inputs(maximum, context, batch, pool, generator) for _ in range(sets)]
@@ -92,7 +88,9 @@ def bench_case(results: Results, key: dict[str, Any], cases: list[IndexerInputs]
     run(indexer_logits, first, width, out=out)
     error = check(first, out, "ours")
     us = median_us([partial(run, indexer_logits, case, width, out=out) for case in cases])
-    results.write(**key, impl="dsv4", us=us, err=error)
+    results.write(**key, impl=results.ours, us=us, err=error)
+    us = median_us([partial(run, indexer_logits, case, width, out=out, skip_identity=True) for case in cases])
+    results.write(**key, impl=f"{results.ours}-skip-identity", us=us)
     for name, make in stock.items():
         calls = [make(case, width) for case in cases]
         error = check(first, calls[0](), name)

@@ -21,13 +21,19 @@ class GateError(AssertionError):
 
 
 class Results:
-    def __init__(self, path: Path) -> None:
+    """alone: no peers, and our own kernels under the name that says how they were built."""
+
+    def __init__(self, path: Path, run: str, *, alone: bool = False) -> None:
         self.file = path.open("w")
+        self.run = run
+        self.alone = alone
+        self.ours = "dsv4-sm120-lowering" if alone else "dsv4"
         self.gb_per_s = memory_gb_per_s()
         self.write(op="machine", **machine(), gb_per_s=round(self.gb_per_s))
 
     def write(self, **values: Any) -> None:
-        line = json.dumps(values)
+        rounded = {name: round(value, 2) if name == "us" else value for name, value in values.items()}
+        line = json.dumps({"run": self.run} | rounded)
         self.file.write(line + "\n")
         self.file.flush()
         print(line, flush=True)

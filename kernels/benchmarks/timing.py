@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 REPLAYS = 15
+SLOW_REPLAYS = 5
 INPUT_SETS = 8
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from benchmarks import indexer, mhc, peers, sparse_mla
+from benchmarks import indexer, indexer_topk, mhc, peers, sparse_mla
 from benchmarks.results import GateError, gate
 from dsv4_kernels import layout, testing
 
@@ -37,14 +38,12 @@ def test_a_vendor_that_is_not_installed_is_left_out() -> None:
     assert peers.optional("no_such_vendor_package") is None
 
 
-def test_sparse_mla_inputs_pass_our_own_gate(generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse_mla, "MAIN_PAGES", 1)
-    monkeypatch.setattr(sparse_mla, "EXTRA_PAGES", 9)
-    pools = (
-        testing.attention_cache(1, layout.SWA_PAGE, generator),
-        testing.attention_cache(9, layout.C4_PAGE, generator),
-    )
-    case = sparse_mla.inputs(1, 16, pools, generator)
+@pytest.mark.parametrize("name", sparse_mla.LAYERS)
+def test_sparse_mla_inputs_pass_our_own_gate(generator: torch.Generator, name: str) -> None:
+    whole = sparse_mla.LAYERS[name]
+    layer = replace(whole, width=whole.width // 16, length=whole.length // 16, pages=9)
+    pools = testing.attention_cache(1, layout.SWA_PAGE, generator), sparse_mla.pool(layer, generator)
+    case = sparse_mla.inputs(1, 16, layer, pools, generator)
     gate(testing.relative_error(sparse_mla.ours(case), sparse_mla.expected(case)), 1e-2, "ours")
 
 
@@ -77,20 +76,58 @@ def test_every_figure_stands_behind_a_machine_line() -> None:
             assert line["torch"]
 
 
-def test_the_documented_sparse_mla_figures_are_the_measured_ones() -> None:
-    """docs/kernels/sparse_mla_decode.md: ours by the tiling that the op chooses, peers of the same run."""
-    text = (DATA.parents[2] / "docs" / "kernels" / "sparse_mla_decode.md").read_text()
-    measured = [line for line in lines() if line["op"] == "sparse_mla"]
-    for heads in sparse_mla.HEADS:
-        for batch in sparse_mla.BATCHES:
-            chosen = sparse_mla.choose_tiling(batch, heads, 128, 512)
-            shape = [chosen.block_h, chosen.block_n, chosen.num_warps, chosen.splits]
-            rows = [line for line in measured if (line["B"], line["H"]) == (batch, heads)]
-            (ours,) = [line["us"] for line in rows if line.get("tiling") == shape]
-            (stock,) = [line["us"] for line in rows if line["impl"] == "sglang-triton-fallback"]
-            (vendor,) = [line["us"] for line in rows if line["impl"] == "flashmla"]
-            (row,) = [line for line in text.splitlines() if line.startswith(f"| {heads} | {batch} |")]
-            cells = [cell.strip().replace(",", "") for cell in row.strip("|").split("|")]
-            assert float(cells[2]) == pytest.approx(ours, abs=0.06)
-            assert float(cells[4]) == pytest.approx(stock / ours, abs=0.06)
-            assert float(cells[6]) == pytest.approx(vendor / ours, abs=0.006)
+def documented(page: str, first: str) -> list[str]:
+    """The cells of the one table row of docs/kernels/PAGE that starts so."""
+    text = (DATA.parents[2] / "docs" / "kernels" / page).read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith(first)]
+    return [cell.strip().replace(",", "") for cell in row.strip("|").split("|")]
+
+
+def measured(**key: object) -> dict[str, float]:
+    """Microseconds by implementation, of the run that had every peer in one process."""
+    lines_of_run = [line for line in lines() if line["run"] == "5"]
+    return {line["impl"]: line["us"] for line in lines_of_run if key.items() <= line.items()}
+
+
+@pytest.mark.parametrize(("layer", "heads", "batch"), sparse_mla.CASES)
+def test_the_documented_sparse_mla_figures_are_the_measured_ones(layer: str, heads: int, batch: int) -> None:
+    cells = documented("sparse_mla_decode.md", f"| {layer} | {heads} | {batch} |")
+    found = measured(op="sparse_mla", layer=layer, H=heads, B=batch)
+    assert float(cells[3]) == pytest.approx(found["dsv4"], abs=0.06)
+    peers_of = ("sglang-triton-fallback", "flashmla", "sglang-triton-dual-scope")
+    for column, peer in zip((5, 7, 9), peers_of, strict=True):
+        if peer in found:
+            assert float(cells[column]) == pytest.approx(found[peer] / found["dsv4"], rel=6e-3, abs=6e-3)
+        else:
+            assert cells[column] == ""
+
+
+@pytest.mark.parametrize(("maximum", "context", "batch"), indexer.CASES)
+def test_the_documented_logits_figures_are_the_measured_ones(maximum: int, context: int, batch: int) -> None:
+    cells = documented("indexer_logits.md", f"| {maximum >> 10}k | {short(context)} | {batch} |")
+    found = measured(op="indexer", max_context=maximum, context=context, B=batch)
+    for column, name in ((3, "dsv4"), (4, "dsv4-skip-identity")):
+        assert float(cells[column]) == pytest.approx(found[name], abs=0.06)
+    for column, name in ((6, "sglang-tilelang"), (8, "deepgemm"), (10, "sglang-torch-fallback")):
+        assert float(cells[column]) == pytest.approx(found[name] / found["dsv4"], rel=6e-3, abs=6e-3)
+
+
+@pytest.mark.parametrize(("maximum", "context", "batch"), indexer_topk.CASES)
+def test_the_documented_topk_figures_are_the_measured_ones(maximum: int, context: int, batch: int) -> None:
+    cells = documented("indexer_topk.md", f"| {maximum >> 10}k | {short(context)} | {batch} |")
+    found = measured(op="indexer_topk", max_context=maximum, context=context, B=batch)
+    assert float(cells[3]) == pytest.approx(found["dsv4"], abs=0.06)
+    for column, name in ((5, "sglang-tilelang+topk"), (7, "deepgemm+topk")):
+        assert float(cells[column]) == pytest.approx(found[name] / found["dsv4"], rel=6e-3, abs=6e-3)
+
+
+def short(context: int) -> str:
+    return str(context) if context < 1024 else f"{context >> 10}k"
+
+
+@pytest.mark.parametrize("tokens", mhc.TOKENS)
+def test_the_documented_mhc_figures_are_the_measured_ones(tokens: int) -> None:
+    cells = documented("mhc_post_pre.md", f"| {tokens} |")
+    found = measured(op="mhc", T=tokens)
+    assert float(cells[1]) == pytest.approx(found["dsv4"], abs=0.06)
+    assert float(cells[3]) == pytest.approx(found["sglang-tilelang"] / found["dsv4"], rel=6e-3, abs=6e-3)

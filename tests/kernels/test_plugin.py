@@ -175,7 +175,7 @@ def mhc_call(tokens: int, generator: torch.Generator) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("tokens", "said"), [(31, "fewer"), (32, None), (64, None), (65, "more")])
+@pytest.mark.parametrize(("tokens", "said"), [(23, "fewer"), (24, None), (64, None), (65, "more")])
 def test_mhc_takes_the_measured_token_counts(generator: torch.Generator, tokens: int, said: str | None) -> None:
     call = mhc_call(1, generator)
     call["residual"] = torch.empty((tokens, layout.HC_MULT, layout.HIDDEN), dtype=torch.bfloat16, device="meta")

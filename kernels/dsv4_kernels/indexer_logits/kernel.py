@@ -49,7 +49,8 @@ def _first_row(p_length, rows, first, SKIP: tl.constexpr, PAGES: tl.constexpr, B
 @triton.jit
 def share_of_work(p_length, rows, SKIP: tl.constexpr, PAGES: tl.constexpr, BR: tl.constexpr, ONE_BLOCK: tl.constexpr):
     """This program's units [first, last), the row of the first one, the units before that row, and how
-    many units a program takes."""
+    many units a program takes.
+    """
     program = tl.program_id(0)
     programs = tl.num_programs(0)
     if ONE_BLOCK:  # decode: the lengths are read once

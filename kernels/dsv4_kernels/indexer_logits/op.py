@@ -56,7 +56,8 @@ def indexer_logits(
     tiling = tiling or choose_tiling(batch, pages)
     indexer_logits_kernel[(tiling.programs,)](
         q, kv.view(FP8), kv.view(torch.uint8).reshape(-1).view(torch.float32), weights, seq_lens, page_table, out,
-        seq_lens if zero is None else zero, 0 if zero is None else zero.numel(), batch, page_table.stride(0), out.stride(0),
+        seq_lens if zero is None else zero, 0 if zero is None else zero.numel(),
+        batch, page_table.stride(0), out.stride(0),
         SKIP=layout.INDEX_TOPK if skip_identity else 0, PAGES=tiling.pages, BR=tiling.row_block,
         STAGES=tiling.num_stages,
         ONE_BLOCK=batch <= tiling.row_block, HAS_ZERO=zero is not None, num_warps=tiling.num_warps,

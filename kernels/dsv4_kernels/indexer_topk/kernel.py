@@ -79,7 +79,8 @@ def _grid(SIZE: tl.constexpr):
 @triton.jit
 def _places(key, low, LIMIT: tl.constexpr):
     """Which of the keys [rows, columns] stay, where each goes, and how many: all above `low`, and of those equal to it
-    the first that fit. A row lies in few threads, so that most of the scan needs no exchange between warps."""
+    the first that fit. A row lies in few threads, so that most of the scan needs no exchange between warps.
+    """
     above = (key > low).to(tl.int32)
     equal = ((key == low) & (key > NOTHING)).to(tl.int32)
     packed = above + (equal << 16)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dsv4_kernels import layout
 
 BLOCKS_LIMIT = 132 * 4
+SPARE_SLOT = layout.INDEX_TOPK + 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,9 @@ class Tiling:
 
 
 def choose_tiling(batch: int, table_pages: int) -> Tiling:
-    """A part a piece, up to four blocks an SM."""
+    """A part a piece, up to four blocks an SM. Few pieces keep more than they must, which ends their search sooner;
+    many keep no more than one tile can take.
+    """
     pieces = max(1, -(-table_pages * layout.INDEX_PAGE // Tiling(1, 1).size))
-    return Tiling(pieces, max(1, min(pieces, BLOCKS_LIMIT // batch)))
+    slot = SPARE_SLOT if pieces * SPARE_SLOT <= Tiling(1, 1).size else layout.INDEX_TOPK
+    return Tiling(pieces, max(1, min(pieces, BLOCKS_LIMIT // batch)), slot=slot)

@@ -16,8 +16,8 @@ from dsv4_kernels.mhc_post_pre.op import mhc_post_pre
 from dsv4_kernels.sparse_mla_decode.op import MAX_POOL_BYTES, sparse_mla_decode
 
 DECODE_ROWS = 64
-# ahead of the engine's TileLang kernels at 32, 33 and 64 tokens on an H200, level or behind at 9 and 16
-MHC_TOKENS = range(32, 65)
+# ahead of the engine's TileLang kernels at 24, 31, 32, 33, 48 and 64 tokens on an H200, level or behind at 9 and 16
+MHC_TOKENS = range(24, 65)
 HEADS = (16, 32, 64)
 PAGES = (layout.SWA_PAGE, layout.C4_PAGE, layout.C128_PAGE)
 

@@ -31,7 +31,7 @@ HOOKS = (
         adapter="sparse_mla",
         required=True,
     ),
-    # indexer_logits is not here: the engine's TileLang kernel was ahead of it on the H200 (docs/adr/0101)
+    # indexer_logits and indexer_topk are not here: docs/adr/0101 says why
     Hook(
         name="mhc_post_pre",
         target="sglang.kernels.ops.layernorm.mhc.mhc_fused_post_pre",
