@@ -125,3 +125,15 @@ def test_time_left_comes_from_the_last_good_start() -> None:
     watch.on_ready(Answer.YES, 170.0)
     assert watch.eta(171.0) is None
     assert watch.phase_times == {"weights": 30.0, "ready": 70.0}
+
+
+def test_its_process_tree_is_looked_at_often_while_files_still_appear_and_seldom_later() -> None:
+    watch = Watch("decode")
+    watch.on_event("RUNNING", 10.0, 7)
+    assert watch.survey_due(11.0)
+    watch.on_ready(Answer.YES, 20.0)
+    watch.on_work((frozenset({7}), 0), 21.0)
+    assert watch.survey_due(23.0), "a file of its last second of loading"
+    watch.on_work((frozenset({7}), 0), 79.0)
+    assert not watch.survey_due(85.0)
+    assert watch.survey_due(140.0)

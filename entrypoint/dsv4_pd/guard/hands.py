@@ -63,7 +63,8 @@ class Hands:
     async def _kill(self, name: str) -> None:
         watch = self._world.watch(name)
         if watch and watch.pid:
-            watch.shared_memory |= await asyncio.to_thread(tree.shared_memory, tree.members(watch.pid))
+            files = await asyncio.to_thread(tree.shared_memory, tree.members(watch.pid))
+            watch.shared_memory |= files  # read after the wait: others write it meanwhile
             tree.kill_group(watch.pid)
 
     async def _stop(self, name: str) -> None:

@@ -153,10 +153,11 @@ class Watch:
         return sum(began >= when for began in self._moves)
 
     def survey_due(self, now: float) -> bool:
-        """Whether to look at its process tree: always while it loads, once a minute later, because reading the memory
-        maps of a serving process is not free.
+        """Whether to look at its process tree: always while it loads and in its first minute, in which the last of its
+        files appear; once a minute later, because reading the memory maps of a serving process is not free.
         """
-        return self.ready_at is None or now - self._surveyed > SURVEY_S
+        young = self.ready_at is None or now - self.ready_at < SURVEY_S
+        return young or now - self._surveyed > SURVEY_S
 
     def on_work(self, work: tuple[frozenset[int], int], now: float) -> None:
         """Who is in its process tree and what it has read: a change is progress while it loads."""

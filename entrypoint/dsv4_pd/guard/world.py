@@ -258,7 +258,8 @@ class World:
             if watch.up and watch.survey_due(time.monotonic()):
                 who, read = await asyncio.to_thread(tree.work_of, watch.pid)
                 watch.on_work((who, read), time.monotonic())
-                watch.shared_memory |= await asyncio.to_thread(tree.shared_memory, who)
+                files = await asyncio.to_thread(tree.shared_memory, who)
+                watch.shared_memory |= files  # read after the wait: others write it meanwhile
                 if watch.up:
                     self.processes.follow_workers(watch, tree.workers(who))
             if watch.gpu_holder:
