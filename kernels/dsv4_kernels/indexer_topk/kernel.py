@@ -14,7 +14,7 @@ from dsv4_kernels.indexer_logits.kernel import PAGE
 NOTHING = tl.constexpr(-(2**31))  # below every score
 SIGN_FLIP = tl.constexpr(0x7FFFFFFF)
 LINEAR_STEPS = tl.constexpr(8)
-COLUMNS = tl.constexpr(32)
+THREADS = tl.constexpr(512)  # 16 warps
 
 
 @triton.jit
@@ -47,12 +47,19 @@ def _between(low, high, linear):
 
 
 @triton.jit
-def _threshold(key, TOPK: tl.constexpr, LIMIT: tl.constexpr):
-    """A bound that TOPK to LIMIT keys reach or, where equal keys make that impossible, the TOPK-th key itself."""
-    valid = key > NOTHING
-    low = tl.min(tl.where(valid, key, SIGN_FLIP))
-    high = tl.max(key) + 1
-    reached = tl.sum(valid.to(tl.int32))
+def _lower_and_higher(low_a, high_a, low_b, high_b):
+    return tl.minimum(low_a, low_b), tl.maximum(high_a, high_b)
+
+
+@triton.jit
+def _threshold(key, count, TOPK: tl.constexpr, LIMIT: tl.constexpr):
+    """A bound that TOPK to LIMIT keys reach or, where equal keys make that impossible, the TOPK-th key itself.
+
+    At most `count` keys are valid.
+    """
+    low, high = tl.reduce((tl.where(key > NOTHING, key, SIGN_FLIP), key), 0, _lower_and_higher)
+    high += 1
+    reached = count
     steps = 0
     while (reached > LIMIT) & (low + 1 < high):
         first, second = _between(low, high, steps < LINEAR_STEPS)
@@ -72,21 +79,18 @@ def _threshold(key, TOPK: tl.constexpr, LIMIT: tl.constexpr):
 
 
 @triton.jit
-def _grid(SIZE: tl.constexpr):
-    return tl.arange(0, SIZE // COLUMNS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-
-
-@triton.jit
 def _places(key, low, LIMIT: tl.constexpr):
-    """Which of the keys [rows, columns] stay, where each goes, and how many: all above `low`, and of those equal to it
-    the first that fit. A row lies in few threads, so that most of the scan needs no exchange between warps.
+    """Which keys stay, where each goes, and how many: all above `low`, and of those equal to it the first that fit.
+
+    The scan sees the keys as columns, one a thread, and then the sums of the columns: only these cross threads.
     """
+    size: tl.constexpr = key.shape[0]
     above = (key > low).to(tl.int32)
     equal = ((key == low) & (key > NOTHING)).to(tl.int32)
-    packed = above + (equal << 16)
-    counts = tl.sum(packed, axis=1)
+    packed = tl.reshape(above + (equal << 16), [size // THREADS, THREADS])
+    counts = tl.sum(packed, axis=0)
     total = tl.sum(counts, axis=0)
-    ends = tl.cumsum(packed, axis=1) + (tl.cumsum(counts, axis=0) - counts)[:, None]
+    ends = tl.reshape(tl.cumsum(packed, axis=0) + (tl.cumsum(counts, axis=0) - counts)[None, :], [size])
     room = LIMIT - (total & 0xFFFF)
     rank = (ends >> 16) - equal
     place = (ends & 0xFFFF) - above + tl.minimum(rank, room)
@@ -99,11 +103,11 @@ def _keep_best(
     SIZE: tl.constexpr, TOPK: tl.constexpr, LIMIT: tl.constexpr,
 ):  # fmt: skip
     """The best TOPK to LIMIT of the scores [begin, end), at most SIZE; the rest of LIMIT is filled with NOTHING."""
-    o_c = tl.multiple_of(begin, 16) + _grid(SIZE)
+    o_c = begin + tl.arange(0, SIZE)
     m_c = o_c < end
     score = tl.load(p_score + o_c, mask=m_c, other=0.0, cache_modifier=".cg")
     key = tl.where(m_c, _ordered(score), NOTHING)
-    stays, place, kept = _places(key, _threshold(key, TOPK, LIMIT), LIMIT)
+    stays, place, kept = _places(key, _threshold(key, tl.minimum(end - begin, SIZE), TOPK, LIMIT), LIMIT)
     tl.store(p_key + place, key, mask=stays)
     tl.store(p_index + place, o_c, mask=stays)
     o_f = tl.arange(0, TOPK)
@@ -114,10 +118,10 @@ def _keep_best(
 @triton.jit
 def _keep_best_kept(p_key, p_index, SIZE: tl.constexpr, TOPK: tl.constexpr):
     """Of SIZE candidates the best TOPK, moved to the end."""
-    o_c = _grid(SIZE)
+    o_c = tl.arange(0, SIZE)
     key = tl.load(p_key + o_c, cache_modifier=".cg")
     index = tl.load(p_index + o_c, mask=key > NOTHING, other=0, cache_modifier=".cg")
-    stays, place, kept = _places(key, _threshold(key, TOPK, TOPK), TOPK)
+    stays, place, kept = _places(key, _threshold(key, SIZE, TOPK, TOPK), TOPK)
     place += SIZE - kept
     tl.debug_barrier()  # all have read before anyone writes
     tl.store(p_key + place, key, mask=stays)
@@ -127,11 +131,11 @@ def _keep_best_kept(p_key, p_index, SIZE: tl.constexpr, TOPK: tl.constexpr):
 
 @triton.jit
 def _write_best(
-    key, index, p_table, p_out, p_raw,  # int32 [rows, columns]
+    key, index, count, p_table, p_out, p_raw,
     TOPK: tl.constexpr, HAS_RAW: tl.constexpr,
 ):  # fmt: skip
     """Exactly the best TOPK, by page."""
-    stays, place, _ = _places(key, _threshold(key, TOPK, TOPK), TOPK)
+    stays, place, _ = _places(key, _threshold(key, count, TOPK, TOPK), TOPK)
     page = tl.load(p_table + index // PAGE, mask=stays, other=0)
     tl.store(p_out + place, page * PAGE + index % PAGE, mask=stays)
     if HAS_RAW:
@@ -142,20 +146,20 @@ def _write_best(
 def _write_best_scores(
     p_score, p_table, p_out, p_raw, length, SIZE: tl.constexpr, TOPK: tl.constexpr, HAS_RAW: tl.constexpr
 ):
-    o_c = _grid(SIZE)
+    o_c = tl.arange(0, SIZE)
     score = tl.load(p_score + o_c, mask=o_c < length, other=0.0, cache_modifier=".cg")
     key = tl.where(o_c < length, _ordered(score), NOTHING)
-    _write_best(key, o_c, p_table, p_out, p_raw, TOPK, HAS_RAW)
+    _write_best(key, o_c, length, p_table, p_out, p_raw, TOPK, HAS_RAW)
 
 
 @triton.jit
 def _write_best_kept(
     p_key, p_index, p_table, p_out, p_raw, count, SIZE: tl.constexpr, TOPK: tl.constexpr, HAS_RAW: tl.constexpr
 ):
-    o_c = _grid(SIZE)
+    o_c = tl.arange(0, SIZE)
     key = tl.load(p_key + o_c, mask=o_c < count, other=NOTHING, cache_modifier=".cg")
     index = tl.load(p_index + o_c, mask=key > NOTHING, other=0, cache_modifier=".cg")
-    _write_best(key, index, p_table, p_out, p_raw, TOPK, HAS_RAW)
+    _write_best(key, index, count, p_table, p_out, p_raw, TOPK, HAS_RAW)
 
 
 @triton.jit
@@ -196,7 +200,9 @@ def _share_long_row(
                 _write_best_kept(p_key, p_index, p_table, p_out, p_raw, count, SIZE, TOPK, HAS_RAW)
 
 
-@triton.jit(do_not_specialize=("parts",))
+# strides are not specialised: were rows known to be aligned, a thread would load four keys side by side, and every
+# scattered store would first exchange keys, places and addresses between threads
+@triton.jit(do_not_specialize=("parts", "stride_score", "stride_cand"))
 def topk_kernel(
     p_score, p_length, p_table, p_out, p_raw, p_cand_key, p_cand_index, p_arrived,
     parts, stride_score, stride_table, stride_cand,
