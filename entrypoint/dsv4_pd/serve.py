@@ -111,7 +111,8 @@ class Foreground:
         self._deaths = [at for at in self._deaths if now - at < window] + [now]
         if len(self._deaths) > limit:
             return Verdict(1, f"supervisord died {len(self._deaths)} times within {window:.0f} s")
-        self._console.say("supervisord died; its programs are ended and started anew")
+        words = f" ({self._daemon.last_words})" if self._daemon.last_words else ""
+        self._console.say(f"supervisord died{words}; its programs are ended and started anew")
         sweep.kill(self._plan.paths.run)
         self._daemon.start()
         return None

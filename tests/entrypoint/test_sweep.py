@@ -64,6 +64,25 @@ def test_a_session_from_before_the_boot_is_nobody_of_ours(tmp_path: Path) -> Non
     assert sweep.find(tmp_path) == ()
 
 
+def test_a_note_that_was_cut_short_is_no_session(tmp_path: Path) -> None:
+    (tmp_path / sweep.SESSIONS).write_text("half-a-boot-id")
+    assert sweep.find(tmp_path) == ()
+
+
+def test_notes_of_many_restarts_stay_within_one_block(tmp_path: Path) -> None:
+    """A full file system takes what fits into a block that a file has already."""
+    first = spawn(None)
+    try:
+        sweep.remember_session(tmp_path, first.pid)
+        for gone in range(4_000_000, 4_000_200):  # above any pid
+            sweep.remember_session(tmp_path, gone)
+        assert (tmp_path / sweep.SESSIONS).stat().st_size < 200
+        assert first.pid in sweep.find(tmp_path)
+    finally:
+        first.kill()
+        first.wait()
+
+
 def test_we_are_not_our_own_orphan(tmp_path: Path) -> None:
     os.environ[sweep.MARK] = str(tmp_path)
     try:

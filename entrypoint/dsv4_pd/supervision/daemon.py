@@ -7,9 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from dsv4_pd.paths import Paths
 from dsv4_pd.settings import FOREIGN
@@ -47,24 +50,32 @@ class Supervisord:
         self._paths = paths
         self._environ = child_environment(environ, paths)
         self._process: subprocess.Popen[bytes] | None = None
+        self._said: deque[str] = deque(maxlen=50)
 
     def start(self) -> None:
-        """Start it; its own output is only about itself and goes to its log."""
+        """Start it, and read what it says of itself.
+
+        Not into a file of the run folder: where that is full, a log line that can't be written makes supervisord print a
+        traceback, and a traceback that can't be printed ends it.
+        """
         self._paths.verdict.unlink(missing_ok=True)
         argv = [sys.executable, "-m", "supervisor.supervisord", "-c", str(self._paths.supervisor_conf)]
-        out = os.open(self._paths.logs / "supervisord.err", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            self._process = subprocess.Popen(
-                argv,
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-        finally:
-            os.close(out)
+        self._process = subprocess.Popen(
+            argv,
+            env=self._environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        threading.Thread(target=_drain, args=(self._process.stdout, self._said), daemon=True).start()
         sweep.remember_session(self._paths.run, self._process.pid)
+
+    @property
+    def last_words(self) -> str:
+        """Its last line; empty when it said nothing."""
+        return self._said[-1] if self._said else ""
 
     def poll(self) -> int | None:
         """Its exit status, or None while it runs."""
@@ -88,3 +99,10 @@ class Supervisord:
             self._process.kill()
             self._process.wait()
         sweep.kill(self._paths.run)
+
+
+def _drain(pipe: IO[bytes], said: deque[str]) -> None:
+    """Until the end of the last process that holds the other end."""
+    with pipe:
+        for line in pipe:
+            said.append(line.decode(errors="replace").rstrip())

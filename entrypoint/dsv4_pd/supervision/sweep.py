@@ -14,9 +14,18 @@ SESSIONS = "sessions"
 
 
 def remember_session(run: Path, leader: int) -> None:
-    """Note the session of a supervisord that was started for this run folder."""
-    with (run / SESSIONS).open("a", encoding="ascii") as file:
-        file.write(f"{_boot_id()} {leader}\n")
+    """Note the session of a supervisord that was started for this run folder.
+
+    Overwrites in place, and forgets sessions that nobody is in any more: the file stays within its first block, so a run
+    folder that is full by now takes it all the same.
+    """
+    proc = Path("/proc")
+    alive = {_relations(proc, pid)[1] for pid in _pids(proc)}
+    boot = _boot_id()
+    text = "".join(f"{boot} {session}\n" for session in sorted((_sessions(run) & alive) | {leader}))
+    with os.fdopen(os.open(run / SESSIONS, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+        file.write(text.encode("ascii"))
+        file.truncate()
 
 
 def find(run: Path, proc: Path = Path("/proc")) -> tuple[int, ...]:
@@ -82,7 +91,7 @@ def _sessions(run: Path) -> frozenset[int]:
     except FileNotFoundError:
         return frozenset()
     boot = _boot_id()
-    return frozenset(int(leader) for noted, leader in map(str.split, lines) if noted == boot)
+    return frozenset(int(words[1]) for words in map(str.split, lines) if len(words) == 2 and words[0] == boot)
 
 
 def _boot_id() -> str:
