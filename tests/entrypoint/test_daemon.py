@@ -80,4 +80,4 @@ def test_what_it_says_of_itself_is_kept(tmp_path: Path) -> None:
     deadline = time.monotonic() + 20
     while (daemon.poll() is None or not daemon.last_words) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert "supervisord.conf" in daemon.last_words
+    assert "supervisord" in daemon.last_words

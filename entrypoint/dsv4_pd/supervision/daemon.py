@@ -55,8 +55,8 @@ class Supervisord:
     def start(self) -> None:
         """Start it, and read what it says of itself.
 
-        Not into a file of the run folder: where that is full, a log line that can't be written makes supervisord print a
-        traceback, and a traceback that can't be printed ends it.
+        Not into a file of the run folder: where that is full, a log line that can't be written makes supervisord print
+        a traceback, and a traceback that can't be printed ends it.
         """
         self._paths.verdict.unlink(missing_ok=True)
         argv = [sys.executable, "-m", "supervisor.supervisord", "-c", str(self._paths.supervisor_conf)]

@@ -16,8 +16,8 @@ SESSIONS = "sessions"
 def remember_session(run: Path, leader: int) -> None:
     """Note the session of a supervisord that was started for this run folder.
 
-    Overwrites in place, and forgets sessions that nobody is in any more: the file stays within its first block, so a run
-    folder that is full by now takes it all the same.
+    Overwrites in place, and forgets sessions that nobody is in any more: the file stays within its first block, so a
+    run folder that is full by now takes it all the same.
     """
     proc = Path("/proc")
     alive = {_relations(proc, pid)[1] for pid in _pids(proc)}
