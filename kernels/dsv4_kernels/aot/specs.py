@@ -127,7 +127,8 @@ def all_specs() -> tuple[Spec, ...]:
     """Decode at TP4 (16 heads), TP2 (32) and TP1 (64): every scope, split and whole."""
     specs = [spec for scope in SCOPES for spec in sparse_mla_specs(16, scope, 64)]
     specs += sparse_mla_specs(16, "c4", 8)  # 64 keys a step
-    specs += sparse_mla_specs(32, "c4", 64)
+    specs += sparse_mla_specs(16, "swa", 8)  # few rows: split
+    specs += [*sparse_mla_specs(32, "c4", 32), *sparse_mla_specs(32, "c4", 64)]
     specs += sparse_mla_specs(64, "c4", 64)  # one split: the kernel that also applies the sink
     specs += [*mhc_specs(64), *indexer_specs(64), *topk_specs(64)]
     return tuple(specs)

@@ -1,9 +1,12 @@
 """Tile and split choice of sparse MLA: a pure function of shapes, tested as a table.
 
-Measured on an NVIDIA H200 (docs/kernels/sparse_mla_decode.md): 32 keys and 4 warps win at 1 row of 16 heads and
-from 16 rows on. 16 keys pay the same exchanges between warps for half the work. 64 keys need 8 warps and 84 KB, so
-one block fills an SM: ahead by 11 % where the card is not full anyway (4 and 8 blocks), behind at 64 rows. 32 and
-64 heads a block spill or leave one block on an SM.
+Measured on an NVIDIA H200 (docs/kernels/sparse_mla_decode.md), by blocks of 16 heads: 32 keys and 4 warps win at 1
+block and from 17 on. 64 keys need 8 warps and 84 KB, so one block fills an SM: ahead by 5 to 11 % where the card is
+not full anyway (4 to 16 blocks) and by 6 % where one block an SM fills it (128), behind in between. Where the window
+is all there is, splits of one tile cost more than they share: from 32 blocks on one wide block takes it all. 16 keys
+pay the same exchanges between warps for half the work; 32 and 64 heads a block spill or leave one block on an SM.
+
+Tables of more than 640 keys (c128) keep their splits: there rows may differ by hundreds of tiles.
 """
 
 from __future__ import annotations
@@ -11,8 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BLOCK_H = 16
-WIDE_TILES = range(4, 9)
-WAVE = 264  # blocks that run at once on the card that was measured: 132 SMs, two blocks of 50 KB and 128 threads each
+SM_COUNT = 132
+WAVE = 2 * SM_COUNT  # blocks that run at once: two an SM, of 50 KB and 128 threads each
+NARROW, FEW_KEYS = 640, 128  # the window with the top-k, and the window alone
+WIDE_TILES, WIDE_TILES_OF_LONG_TABLES = range(4, 17), range(4, 9)
+HALF_WAVES = range(17, 33)
+ALONE = range(97, SM_COUNT + 1)
+ALONE_WITH_FEW_KEYS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,11 @@ def cdiv(a: int, b: int) -> int:
 def choose_tiling(batch: int, heads: int, main_width: int, extra_width: int) -> Tiling:
     """Splits fill one wave of blocks; a split never holds less than one tile."""
     blocks = batch * cdiv(heads, BLOCK_H)
-    block_n, num_warps = (64, 8) if blocks in WIDE_TILES else (32, 4)
+    narrow, few_keys = main_width + extra_width <= NARROW, main_width + extra_width <= FEW_KEYS
+    alone = narrow and (blocks in ALONE or (few_keys and blocks >= ALONE_WITH_FEW_KEYS))
+    wide_tiles = WIDE_TILES if narrow else WIDE_TILES_OF_LONG_TABLES
+    wide = alone or (blocks in wide_tiles and not few_keys)
+    block_n, num_warps = (64, 8) if wide else (32, 4)
     tiles = cdiv(main_width, block_n) + cdiv(extra_width, block_n)
-    return Tiling(BLOCK_H, block_n, num_warps, max(1, min(tiles, WAVE // blocks)))
+    wave = SM_COUNT if wide or (narrow and blocks in HALF_WAVES) else WAVE
+    return Tiling(BLOCK_H, block_n, num_warps, 1 if alone else max(1, min(tiles, wave // blocks)))
