@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 BOUND_S = 30.0  # a request that has no end by then hangs
 QUESTIONS = (
@@ -17,6 +18,8 @@ QUESTIONS = (
     "What is NIXL?",
     "Hello!",
 )
+
+Outcome = tuple[str, str, str]  # how it ended, the answer's text, all that came
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ class Load:
     def learn(self) -> None:
         """The right answers, from an undisturbed pair."""
         for question in QUESTIONS:
-            status, self._answers[question] = self._ask(question, stream=False)
+            status, self._answers[question], _ = self._ask(question, stream=False)
             assert status == "ok", f"{question}: {status}"
 
     def start(self) -> None:
@@ -61,11 +64,12 @@ class Load:
             with self._lock:
                 question, stream = self._random.choice(QUESTIONS), self._random.random() < 0.5
             begun = time.monotonic()
-            status, text = self._ask(question, stream=stream)
-            self._count(question, status, text, time.monotonic() - begun)
+            status, text, raw = self._ask(question, stream=stream)
+            self._count(question, (status, text, raw), time.monotonic() - begun)
             self._end.wait(0.1 if status == "ok" else 0.5)
 
-    def _count(self, question: str, status: str, text: str, seconds: float) -> None:
+    def _count(self, question: str, outcome: Outcome, seconds: float) -> None:
+        status, text, raw = outcome
         with self._lock:
             if seconds > BOUND_S:
                 self.tally.hung.append(f"{question} {status} after {seconds:.1f} s")
@@ -73,11 +77,12 @@ class Load:
                 self.tally.errors[status] += 1
                 self.tally.slowest_error_s = max(self.tally.slowest_error_s, seconds)
             elif text != self._answers[question]:
-                self.tally.wrong.append(f"{question} -> {text!r}, expected {self._answers[question]!r}")
+                wanted, at = self._answers[question], time.strftime("%H:%M:%S")
+                self.tally.wrong.append(f"{at} {question} -> {text!r}, expected {wanted!r}, in {raw[-900:]!r}")
             else:
                 self.tally.ok += 1
 
-    def _ask(self, question: str, *, stream: bool) -> tuple[str, str]:
+    def _ask(self, question: str, *, stream: bool) -> Outcome:
         body = {"model": "dsv4-demo", "temperature": 0, "stream": stream, "max_tokens": 24,
                 "messages": [{"role": "user", "content": question}]}  # fmt: skip
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=BOUND_S + 5)
@@ -86,14 +91,18 @@ class Load:
             got = connection.getresponse()
             text = got.read().decode()
         except TimeoutError:
-            return "no answer", ""
+            return "no answer", "", ""
         except (OSError, http.client.HTTPException) as error:
-            return type(error).__name__, ""
+            return type(error).__name__, "", ""
         finally:
             connection.close()
         if got.status != 200:
-            return str(got.status), text
-        return _streamed(text) if stream else ("ok", json.loads(text)["choices"][0]["message"]["content"])
+            return str(got.status), "", text
+        return (*(_streamed(text) if stream else _whole(json.loads(text)["choices"][0])), text)
+
+
+def _whole(choice: dict[str, Any]) -> tuple[str, str]:
+    return _ended(choice["finish_reason"]), choice["message"]["content"]
 
 
 def _streamed(text: str) -> tuple[str, str]:
@@ -104,4 +113,11 @@ def _streamed(text: str) -> tuple[str, str]:
     chunks = [json.loads(event) for event in events[:-1]]
     if any("error" in chunk for chunk in chunks):
         return "error in stream", ""
-    return "ok", "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks if chunk["choices"])
+    choices = [chunk["choices"][0] for chunk in chunks if chunk["choices"]]
+    reason = next((choice["finish_reason"] for choice in reversed(choices) if choice.get("finish_reason")), None)
+    return _ended(reason), "".join(choice["delta"].get("content") or "" for choice in choices)
+
+
+def _ended(reason: str | None) -> str:
+    """An answer that the server gave up says so in its reason, and a client can see it."""
+    return "finish_reason abort" if reason == "abort" else "ok"
