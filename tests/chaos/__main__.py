@@ -69,6 +69,8 @@ def main() -> int:
         with appliance:
             report, load, watcher = disturb(appliance, options)
             report.exit_code = appliance.stop()
+        if report.never_back or report.exit_code:
+            print(*appliance.log.read_text(errors="replace").splitlines()[-60:], sep="\n")
         report.leftovers = [*appliance.leftovers(), *map(str, set(Path("/dev/shm").iterdir()) - shm)]
         return tell(report, load, watcher, options)
 

@@ -162,6 +162,31 @@ DEATHS = [
 ]
 
 
+UNPROVED = ("dsv4-gate in decode: No space left on device",)
+
+
+def test_a_plugin_that_fails_after_a_recovery_costs_a_restart_of_both() -> None:
+    """It proved itself before, so what keeps it from doing so now may pass, as a full disk does."""
+    world = ready()
+    world.observation["missing_proof"] = UNPROVED
+    world.die(world.decode)
+    world.run(30 + LIMITS.plugin_timeout)
+    assert world.state.name is StateName.RECOVERING
+    assert "dsv4-gate in decode" in world.state.cause
+    del world.observation["missing_proof"]
+    world.run(100, StateName.READY)
+    assert world.state.name is StateName.READY
+
+
+def test_a_plugin_that_fails_for_good_ends_the_appliance() -> None:
+    world = ready()
+    world.observation["missing_proof"] = UNPROVED
+    world.die(world.decode)
+    world.run(900, StateName.FAILED)
+    assert world.state.name is StateName.FAILED
+    assert "dsv4-gate in decode" in world.verdict().cause and "did not help" in world.verdict().cause
+
+
 @pytest.mark.parametrize(("dead", "restarted"), DEATHS, ids=[" and ".join(row[0]) for row in DEATHS])
 def test_a_death_leaves_ready_at_once_and_heals(dead: tuple[str, ...], restarted: set[str]) -> None:
     world = ready()

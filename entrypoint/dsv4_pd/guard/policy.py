@@ -93,8 +93,8 @@ def _overdue(state: State, seen: Observation, limits: Limits) -> Verdict | None:
     holder = next((role.gpu_holder for role in seen.servers if role.gpu_holder), None)
     if holder and state.held_since is not None and seen.now - state.held_since > limits.gpu_wait:
         return Verdict(75, holder)
-    if seen.missing_proof and state.settled is not None and seen.now - state.settled > limits.plugin_timeout:
-        return Verdict(1, conditions.unproved_plugins(seen))
+    if state.name in STARTING and _plugins_overdue(state, seen, limits):
+        return Verdict(1, conditions.unproved_plugins(seen))  # no restart mends a plugin that does not fit the engine
     if seen.now - state.down_since <= limits.start_timeout:
         return None
     missing = (*conditions.unmet(seen), *conditions.doubts(seen, limits))
@@ -102,6 +102,11 @@ def _overdue(state: State, seen: Observation, limits: Limits) -> Verdict | None:
     return Verdict(
         1, f"not READY within {limits.start_timeout:.0f} s (DSV4_START_TIMEOUT): {what}" + _after(state), who
     )
+
+
+def _plugins_overdue(state: State, seen: Observation, limits: Limits) -> bool:
+    late = state.settled is not None and seen.now - state.settled > limits.plugin_timeout
+    return bool(seen.missing_proof) and late
 
 
 def _after(state: State) -> str:
@@ -152,6 +157,9 @@ def _broken_path(state: State, seen: Observation, limits: Limits) -> _Incident |
     """Every process is up and ready, and still nothing is served: router first, then who is sick, then the pair."""
     if state.settled is None:
         return None
+    everyone = tuple(role.name for role in seen.servers)
+    if _plugins_overdue(state, seen, limits):  # after a recovery: what kept it from proving itself may have passed
+        return _Incident(everyone, conditions.unproved_plugins(seen))
     waited = seen.now - state.settled > limits.router_timeout
     if waited and seen.router.ready is not Answer.YES:
         return _Incident((seen.router.name,), f"router: does not list the ready servers ({seen.router.detail})")
@@ -160,7 +168,6 @@ def _broken_path(state: State, seen: Observation, limits: Limits) -> _Incident |
     if seen.canary.failures < CANARY_STRIKES:
         return None
     sick = tuple(role.name for role in seen.servers if role.health is Answer.NO)
-    everyone = tuple(role.name for role in seen.servers)
     return _Incident(sick or everyone, f"canary: {seen.canary.failure}")
 
 
