@@ -162,6 +162,15 @@ def test_saturation_ends_at_a_late_first_token() -> None:
     assert saturation.saturated([point | {"ttft": {"p99": 1.0}}], 10.0) is None
 
 
+def test_saturation_ends_where_requests_are_refused_and_the_knee_lies_below() -> None:
+    served = {"output_tokens_per_s": 100, "ttft": {"p99": 0.1}, "concurrency": 16, "failed": 0, "completed": 48}
+    refused = {"output_tokens_per_s": 300, "ttft": {"p99": 0.1}, "concurrency": 32, "failed": 72, "completed": 24}
+    reason = saturation.saturated([served, refused], 10.0)
+    assert reason == "72 of 96 requests were refused or failed at 32 at once"
+    assert saturation._knee([served, refused]) == 16
+    assert saturation._knee([refused]) == 0
+
+
 @pytest.fixture
 def page() -> str:
     measured = {"plan": {"streams": 2, "prompt_tokens": 3000}, **streams_with_stall(0.25)}

@@ -38,6 +38,10 @@ def saturated(points: list[dict[str, Any]], ttft_limit_s: float) -> str | None:
     'throughput grew by 4 % from doubling the concurrency'
     """
     last = points[-1]
+    if failed := last.get("failed", 0):
+        return (
+            f"{failed} of {failed + last['completed']} requests were refused or failed at {last['concurrency']} at once"
+        )
     if last["ttft"].get("p99", 0.0) > ttft_limit_s:
         return f"p99 of the time to the first token is {last['ttft']['p99']:.2f} s, above {ttft_limit_s:g} s"
     if len(points) < 2:
@@ -47,6 +51,9 @@ def saturated(points: list[dict[str, Any]], ttft_limit_s: float) -> str | None:
 
 
 def _knee(points: list[dict[str, Any]]) -> int:
-    """The smallest concurrency that gives nine tenths of the best throughput."""
-    best = max(point["output_tokens_per_s"] for point in points)
-    return int(next(p["concurrency"] for p in points if p["output_tokens_per_s"] >= best * (1 - GAIN)))
+    """The smallest concurrency that gives nine tenths of the best throughput of those at which every request is served;
+    0 when there is none.
+    """
+    served = [point for point in points if not point.get("failed")]
+    best = max((point["output_tokens_per_s"] for point in served), default=0.0)
+    return int(next((p["concurrency"] for p in served if p["output_tokens_per_s"] >= best * (1 - GAIN)), 0))
