@@ -28,7 +28,6 @@ from dsv4_pd.guard.states import (
 
 CANARY_STRIKES = 2  # one failure may be the tail of an incident that is already over
 SAME_INCIDENT = 2.0  # supervisord looks once a second, so what died together is heard of one after the other
-SAME_INCIDENT = 1.0  # two servers killed by one cause are heard of one after the other
 FAILED_DRAIN = 2.0  # a failed pair can't finish what is in flight
 
 
@@ -123,7 +122,7 @@ def _close(state: State, seen: Observation, name: StateName, verdict: Verdict) -
 def _incident(state: State, seen: Observation, limits: Limits) -> _Incident | None:
     """The first failure that nothing was done about yet: deaths, then fatal lines, then stalls, then the path."""
     dead = _unhandled_deaths(state, seen)
-    if dead and not _same_incident(state, seen, dead):
+    if dead:
         return _Incident(tuple(role.name for role in dead), "; ".join(f"{role.name} {role.exit}" for role in dead))
     live = [role for role in seen.servers if role.up and (role.name, role.deaths) not in state.condemned]
     for role in live:
@@ -145,12 +144,6 @@ def _unhandled_deaths(state: State, seen: Observation) -> list[RoleView]:
         for role in seen.roles
         if role.deaths > handled.get(role.name, 0) and (role.name, handled.get(role.name, 0)) not in state.condemned
     ]
-
-
-def _same_incident(state: State, seen: Observation, dead: list[RoleView]) -> bool:
-    """Whether these were running when the last restart was charged, a moment ago: what kills two is paid once."""
-    last = state.charges[-1] if state.charges else float("-inf")
-    return seen.now - last < SAME_INCIDENT and all(role.started < last for role in dead)
 
 
 def _broken_path(state: State, seen: Observation, limits: Limits) -> _Incident | None:
