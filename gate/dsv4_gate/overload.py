@@ -1,4 +1,4 @@
-"""A request whose halves did not meet in time: 503 and a reason, where the engine says 500 and an exception's text."""
+"""A request that the engine gave up: 503 and a reason, where the engine says 500 and internals, or even 200."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def reworded(finish: dict[str, Any]) -> dict[str, Any]:
     {'type': 'abort', 'message': 'the other half ... within 9.9 s ...', 'status_code': 503}
     """
     message = str(finish.get("message") or "")
-    if finish.get("type") != "abort" or finish.get("status_code") != HTTPStatus.INTERNAL_SERVER_ERROR:
+    if finish.get("type") != "abort" or finish.get("status_code") not in (None, HTTPStatus.INTERNAL_SERVER_ERROR):
         return finish
     if timed_out := _TIMED_OUT.search(message):
         reason = (
@@ -27,6 +27,9 @@ def reworded(finish: dict[str, Any]) -> dict[str, Any]:
         )
     elif _TRANSFER.search(message):
         reason = "the link between prefill and decode failed for this request; send it again"
+    elif finish.get("status_code") is None:
+        # the engine answers 200 with what there is, so a client that reads the text alone takes it for the whole answer
+        reason = "the server ended this request before its answer was whole; send it again"
     else:
         return finish
     return {**finish, "message": reason, "status_code": int(HTTPStatus.SERVICE_UNAVAILABLE)}

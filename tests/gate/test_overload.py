@@ -30,10 +30,19 @@ def test_a_pair_that_did_not_meet_is_a_503_without_internals(message: str, words
 
 @pytest.mark.parametrize(
     "finish",
-    [abort("bad regex", 400), abort("Aborted by AbortReq.", None), {"type": "length", "length": 4}, abort("other")],
+    [abort("bad regex", 400), abort("full", 503), {"type": "length", "length": 4}, abort("other")],
     ids=str,
 )
 def test_anything_else_stays_as_it_came(finish: dict[str, Any]) -> None:
     from dsv4_gate.overload import reworded
 
     assert reworded(dict(finish)) == finish
+
+
+@pytest.mark.parametrize("message", ["Aborted", "Abort in waiting queue", None])
+def test_an_answer_that_was_cut_short_is_no_200(message: str | None) -> None:
+    from dsv4_gate.overload import reworded
+
+    found = reworded(abort(message, None))
+    assert found["status_code"] == 503
+    assert "before its answer was whole" in found["message"]
