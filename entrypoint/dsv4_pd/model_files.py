@@ -5,6 +5,8 @@ Reads names, sizes and the first eight bytes of each shard; never a tensor, so t
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from typing import Any
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 _ALSO_NEEDED = ("config.json",)
+_LOADED = frozenset({".json", ".safetensors", ".model", ".tiktoken", ".jinja", ".py"})  # what an engine reads
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 
 
@@ -45,6 +48,17 @@ def find(model: str, revision: str | None, environ: Mapping[str, str]) -> Path |
         commit = name
     snapshot = base / "snapshots" / commit
     return snapshot if snapshot.is_dir() else None
+
+
+def stamp(folder: Path | None) -> str:
+    """Changes when a file that an engine loads changes in name, size or time; "" where none is found."""
+    found = []
+    for path in sorted(folder.glob("*")) if folder else ():
+        if path.suffix in _LOADED:
+            with contextlib.suppress(OSError):
+                facts = path.stat()
+                found.append((str(path), facts.st_size, facts.st_mtime_ns))
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:16] if found else ""
 
 
 def hub_cache(environ: Mapping[str, str]) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dsv4_pd.model_files import INDEX, find, inspect, look
+from dsv4_pd.model_files import INDEX, find, inspect, look, stamp
 
 
 def shard(path: Path, tensors: dict[str, int]) -> None:
@@ -106,3 +106,42 @@ def test_name_is_found_in_the_cache_by_ref_and_by_commit(tmp_path: Path, model: 
     assert find("org/name", None, {"XDG_CACHE_HOME": str(tmp_path)}) is None
     assert look("org/name", None, environ).problems == ()
     assert look("org/absent", None, environ).path is None
+
+
+def touch(path: Path) -> None:
+    os.utime(path, ns=(1, 1))
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a shard is written anew": lambda model: touch(model / "a.safetensors"),
+    "a shard grows": lambda model: shard(model / "b.safetensors", {"z": 31}),
+    "a setting changes": lambda model: (model / "config.json").write_text('{"a": 1}', encoding="utf-8"),
+    "a file goes": lambda model: (model / "b.safetensors").unlink(),
+    "a file comes": lambda model: (model / "chat_template.jinja").write_text("x", encoding="utf-8"),
+    "a link turns to another file": lambda model: relink(model / "a.safetensors"),
+}
+
+
+def relink(path: Path) -> None:
+    other = path.parent.parent / "blob"
+    shard(other, {"x": 1})
+    path.unlink()
+    path.symlink_to(other)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_stamp_tells_a_changed_model(model: Path, change: Callable[[Path], object]) -> None:
+    before = stamp(model)
+    change(model)
+    assert stamp(model) != before
+
+
+def test_the_stamp_knows_only_what_an_engine_loads(model: Path) -> None:
+    before = stamp(model)
+    (model / "README.md").write_text("words", encoding="utf-8")
+    (model / ".cache").mkdir()
+    assert stamp(model) == before
+
+
+def test_no_model_has_no_stamp(tmp_path: Path) -> None:
+    assert stamp(None) == stamp(tmp_path) == stamp(tmp_path / "absent") == ""

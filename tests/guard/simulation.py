@@ -36,6 +36,7 @@ class Role:
     forced: dict[str, object] = field(default_factory=dict)  # fields of the view that a test sets
     progressing: bool = True
     progress: float = 0.0
+    model: str = ""  # of the files that it found when it was started
 
     def observe(self, now: float) -> RoleView:
         ready = self.up and self.load_s is not None and now - self.started >= self.load_s
@@ -49,6 +50,7 @@ class Role:
             started=self.started,
             progress=self.progress,
             exit="exited with code 3",
+            model=self.model,
         )
         return replace(view, **self.forced)  # type: ignore[arg-type]
 
@@ -61,6 +63,7 @@ class Simulation:
         self.prefill, self.decode, self.router = Role("prefill"), Role("decode"), Role("router", load_s=1.0)
         self.state: State = initial(self.now, safe)
         self.canary = CanaryView()
+        self.files = "v1"  # the model's, as they lie on the disk
         self.link = True  # whether a canary comes through
         self.canary_due = 0.0
         self.observation: dict[str, object] = {}
@@ -105,6 +108,7 @@ class Simulation:
         role = next((role for role in self.roles if role.name == action.name), None)
         if action.act is Act.START and role and not role.up:
             role.up, role.started, role.progress = True, self.now, self.now
+            role.model = self.files if role is not self.router else ""
             self.starts.append((self.now, role.name))
         elif action.act in (Act.KILL, Act.STOP_ROUTER) and role and role.up:
             self.die(role)

@@ -228,6 +228,28 @@ def test_supervisord_dies(tmp_path: Path) -> None:
         recovered(appliance)
 
 
+def test_the_model_changes_on_the_disk(tmp_path: Path) -> None:
+    """A half that comes back has other weights than its peer: the peer loads them too; a new guard still knows."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.safetensors").write_bytes(b"v1")
+    with running(tmp_path, model_source=str(model)) as appliance:
+        appliance.wait_state("READY")
+        appliance.wait(lambda: all(stamp for _, stamp in appliance.health()["memory"]["models"].values()))
+        (model / "model.safetensors").write_bytes(b"v2.")
+        old = appliance.pid("guard")
+        os.kill(old, signal.SIGKILL)
+        appliance.wait(lambda: appliance.pid("guard") not in (old, 0))
+        time.sleep(3)
+        appliance.wait_state("READY")
+        assert (appliance.starts("prefill"), appliance.starts("decode")) == (1, 1), "what runs is whole, and stays"
+        appliance.kill("decode")
+        appliance.wait(lambda: appliance.starts("prefill") == 2)
+        recovered(appliance)
+        assert appliance.starts("decode") == 2
+        assert any("the model's files were changed" in event["reason"] for event in appliance.health()["events"])
+
+
 # --- alive, but not well --------------------------------------------------------------------------------------------
 
 

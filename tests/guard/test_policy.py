@@ -307,6 +307,28 @@ def test_a_fatal_line_restarts_before_the_process_has_ended(remedy: Remedy, rest
     assert len(world.state.charges) == 1
 
 
+def test_a_model_that_changed_on_the_disk_is_loaded_by_both() -> None:
+    """A half that comes back with other weights than its peer's answers, and answers wrong."""
+    world = ready()
+    world.starts.clear()
+    world.files = "v2"
+    world.run(300)
+    assert not world.starts, "what runs is whole, and stays"
+    world.die(world.decode)
+    world.step()
+    world.run(120, StateName.READY)
+    assert [name for _, name in world.starts] == ["decode", "prefill"]
+    assert world.prefill.model == world.decode.model == "v2"
+
+
+def test_an_unknown_model_is_no_reason_to_restart() -> None:
+    world = ready()
+    world.prefill.model = ""
+    world.starts.clear()
+    world.run(300)
+    assert not world.starts
+
+
 def test_restarts_outside_the_window_are_forgiven() -> None:
     world = ready()
     for _ in range(8):
@@ -412,6 +434,10 @@ class AnySequence(RuleBasedStateMachine):
     def sees(self, bootstrap: Answer, missing: tuple[str, ...]) -> None:
         self.world.observation.update(bootstrap=bootstrap, missing_proof=missing)
 
+    @rule(files=st.sampled_from(["v1", "v2", ""]))
+    def finds_other_files(self, files: str) -> None:
+        self.world.files = files
+
     @rule(link=st.booleans())
     def link(self, link: bool) -> None:
         self.world.link = link
@@ -445,6 +471,7 @@ class AnySequence(RuleBasedStateMachine):
             assert all(role.up and role.ready is Answer.YES for role in seen.roles)
             assert seen.bootstrap is Answer.YES
             assert not seen.missing_proof
+            assert len({role.model for role in seen.servers} - {""}) < 2
             assert seen.canary.sent is not None
             assert seen.canary.sent >= newest
             assert not seen.canary.failures

@@ -39,6 +39,8 @@ def build(
         router_url=f"http://{host}:{settings.port}",
         router_log=str(by_name["router"].log_path),
         model=settings.served_model_name or settings.model,
+        model_source=settings.model,
+        model_revision=settings.model_revision,
         ops_host=settings.host,
         ops_port=settings.ops_port,
         socket=str(paths.supervisor_socket),

@@ -35,7 +35,7 @@ class GuardConfig:
     servers: tuple[ServerConfig, ...]
     router_url: str
     router_log: str
-    model: str
+    model: str  # as it is served
     ops_host: str
     ops_port: int
     socket: str
@@ -46,6 +46,8 @@ class GuardConfig:
     signatures: str
     supervisor_log: str
     temp_dir: str
+    model_source: str = ""  # where the servers load it from: a folder or a name of the Hub
+    model_revision: str | None = None
     api_key: str | None = dataclasses.field(default=None, repr=False)
     safe_mode: Literal["auto", "off", "on"] = "auto"
     safe_after: int = 3  # failed starts in a row

@@ -120,7 +120,7 @@ def _close(state: State, seen: Observation, name: StateName, verdict: Verdict) -
 
 
 def _incident(state: State, seen: Observation, limits: Limits) -> _Incident | None:
-    """The first failure that nothing was done about yet: deaths, then fatal lines, then stalls, then the path."""
+    """The first failure that nothing was done about yet: deaths, fatal lines, stalls, unlike models, the path."""
     dead = _unhandled_deaths(state, seen)
     if dead:
         return _Incident(tuple(role.name for role in dead), "; ".join(f"{role.name} {role.exit}" for role in dead))
@@ -134,7 +134,18 @@ def _incident(state: State, seen: Observation, limits: Limits) -> _Incident | No
         if seen.now - role.progress > limits.stall_timeout:
             idle = f"no progress for {limits.stall_timeout:.0f} s (DSV4_STALL_TIMEOUT)"
             return _Incident((role.name,), f"{role.name}: {idle}, last seen in {role.detail or role.phase}")
-    return _broken_path(state, seen, limits) if not state.condemned else None
+    if state.condemned:
+        return None
+    return _unlike(live) or _broken_path(state, seen, limits)
+
+
+def _unlike(live: list[RoleView]) -> _Incident | None:
+    """Servers that loaded other files than each other answer, and answer wrong: the older one must load them anew."""
+    known = sorted((role for role in live if role.model), key=lambda role: role.started)
+    if not known or known[0].model == known[-1].model:
+        return None
+    old, new = known[0].name, known[-1].name
+    return _Incident((old,), f"{old}: the model's files were changed after it was started, and {new} has the new ones")
 
 
 def _unhandled_deaths(state: State, seen: Observation) -> list[RoleView]:

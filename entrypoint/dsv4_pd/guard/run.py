@@ -65,6 +65,8 @@ class Guard:
             for name, deaths in memory["deaths"].items():
                 if known := self.world.watch(name):
                     known.deaths = deaths  # what `restarts` counts goes on counting
+            for name, (pid, stamp) in memory["models"].items():
+                self.world.servers[name].model = (pid, stamp)
             return _resumed(memory, now, same_supervisor=memory["supervisord"] == os.getppid()), before
         safe = starts.safe_reason(before, self.config.fingerprint, self.config.safe_mode, self.config.safe_after)
         record = before if safe else before.begin(self.config.fingerprint)
@@ -145,6 +147,7 @@ class Guard:
             "fingerprint": self.config.fingerprint,
             "supervisord": os.getppid(),
             "deaths": {w.name: w.deaths for w in (*self.world.servers.values(), self.world.router)},
+            "models": {name: watch.model for name, watch in self.world.servers.items()},
             "shared_memory": {name: sorted(watch.shared_memory) for name, watch in self.world.servers.items()},
         }
         data = {**self.document(), "memory": memory}

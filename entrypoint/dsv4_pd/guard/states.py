@@ -79,6 +79,7 @@ class RoleView:
     complaint: Complaint | None = None
     detail: str = ""  # for people: "weights 42 %"
     gpu_holder: str | None = None  # who holds its GPUs' memory while it is down
+    model: str = ""  # the stamp of the model's files when it was started; empty when unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class Watch:
         self.kv_tokens: int | None = None
         self.gpu_holder: str | None = None
         self.shared_memory: frozenset[str] = frozenset()  # of all its incarnations that were not cleaned up after
+        self.model = (0, "")  # process, and the stamp of the model's files as it found them
         self.last_times: dict[str, float] = {}  # phase -> seconds of the last good start
         self._signatures = signatures
         self.alive = False
@@ -197,4 +198,5 @@ class Watch:
             complaint=self.complaint,
             detail=self.describe(),
             gpu_holder=self.gpu_holder,
+            model=self.model[1] if self.model[0] == self.pid else "",
         )

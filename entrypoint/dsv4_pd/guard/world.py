@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dsv4_pd import model_files
 from dsv4_pd.follow import Follower
 from dsv4_pd.guard import canary, probes, proof, tree
 from dsv4_pd.guard.config import GuardConfig, ServerConfig
@@ -244,6 +246,10 @@ class World:
         self.missing_proof = await asyncio.to_thread(proof.missing, records, groups, plugins, tree.group_of)
         self._proved = {} if self.missing_proof else groups
 
+    def _model_stamp(self) -> str:
+        source, revision = self.config.model_source, self.config.model_revision
+        return model_files.stamp(model_files.find(source, revision, os.environ)) if source else ""
+
     async def gpus_are_free(self, name: str) -> bool:
         """Whether nobody holds the memory of a server's GPUs; who does is told to policy, which waits for a while."""
         watch, server = self.servers.get(name), next((s for s in self.config.servers if s.name == name), None)
@@ -255,6 +261,8 @@ class World:
     async def _slow_facts(self) -> None:
         for server in self.config.servers:
             watch = self.servers[server.name]
+            if watch.pid and watch.model[0] != watch.pid:
+                watch.model = (watch.pid, await asyncio.to_thread(self._model_stamp))
             if watch.up and watch.survey_due(time.monotonic()):
                 who, read = await asyncio.to_thread(tree.work_of, watch.pid)
                 watch.on_work((who, read), time.monotonic())
