@@ -7,18 +7,20 @@ from dsv4_pd.checks.base import Check, Finding, Situation, fail, ok, warn
 
 def _run(s: Situation) -> Finding:
     matrix = s.facts.peer_access
-    if not matrix or s.placement is None:
+    if not matrix:
         return ok("not reported")
+    # without a plan every card counts: what the cards can do is worth knowing before one fits
+    groups = [(role.role, role.gpus) for role in s.placement.roles] if s.placement else [("this host", s.facts.gpus)]
     place = {gpu.uuid: position for position, gpu in enumerate(s.facts.gpus)}
     bad = [
-        (role.role, a.index, b.index, matrix[place[a.uuid]][place[b.uuid]])
-        for role in s.placement.roles
-        for a in role.gpus
-        for b in role.gpus
+        (name, a.index, b.index, matrix[place[a.uuid]][place[b.uuid]])
+        for name, gpus in groups
+        for a in gpus
+        for b in gpus
         if {a.uuid, b.uuid} <= place.keys() and matrix[place[a.uuid]][place[b.uuid]] not in ("ok", "-")
     ]
     if not bad:
-        return ok("every pair within a role")
+        return ok("every pair within a role" if s.placement else "every pair")
     role, a, b, reason = bad[0]
     read = f"{len(bad)} pairs without, e.g. {role}'s GPU {a} and {b}: {reason}"
     if s.settings.pcie_allreduce == "on":

@@ -1,0 +1,60 @@
+"""The KV-link test between two real GPUs, with the plan and the variables that the servers get."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import VENVS
+from dsv4_pd import boot, folders, placement, profiles
+from dsv4_pd.host.read import read_facts
+from dsv4_pd.link import run
+from dsv4_pd.link.report import LinkReport
+from dsv4_pd.paths import profiles_dir, share_dir
+from dsv4_pd.programs import Surroundings, programs
+from dsv4_pd.settings import Settings
+
+ENGINE = VENVS / "engine" / "bin" / "python"
+PYTHON = ENGINE if ENGINE.exists() else Path(sys.executable)  # any interpreter with torch and NIXL
+pytestmark = pytest.mark.gpu
+
+
+def moved(folder: Path, **environ: str) -> LinkReport:
+    """One rank on each of the first two cards."""
+    if PYTHON != ENGINE and not importlib.util.find_spec("nixl_cu13"):
+        pytest.skip("needs NIXL")
+    facts = read_facts()
+    if len(facts.gpus) < 2:
+        pytest.skip("needs two GPUs")
+    shipped = profiles.load(profiles_dir(), "rtx-pro-6000-4x")
+    assert shipped.gpus
+    need = replace(shipped.gpus, count=2, compute_capability=facts.gpus[0].compute_capability)
+    profile = replace(shipped, gpus=need, tensor_parallel={"prefill": 1, "decode": 1})
+    settings = boot.complete(Settings(run_dir=folder / "run", state_dir=folder / "state"), profile, share_dir())
+    outside = {**os.environ, **environ}
+    plan = placement.plan(settings, profile, facts)
+    around = Surroundings(folders.resolve(settings, outside), "none", outside, share_dir())
+    around.paths.temp.mkdir(parents=True)
+    report = run.measure(PYTHON, plan, programs(settings, profile, plan, around), outside)
+    assert report is not None
+    print(report.text())
+    assert not report.error and not report.corrupt, report
+    return report
+
+
+def test_the_servers_own_variables_take_the_direct_path(tmp_path: Path) -> None:
+    report = moved(tmp_path)
+    assert report.transport == "cuda_ipc/cuda"
+    assert not report.slow, report
+
+
+@pytest.mark.parametrize(
+    "harm", [{"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, {"UCX_TLS": "cuda_copy,sm,tcp,self"}], ids=str
+)
+def test_what_loses_the_direct_path_is_called_slow_and_tcp(tmp_path: Path, harm: dict[str, str]) -> None:
+    report = moved(tmp_path, **harm)
+    assert report.over_tcp and report.slow, report
