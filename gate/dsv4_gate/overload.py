@@ -13,9 +13,10 @@ _TRANSFER = re.compile(r"(?:bootstrap|handshake|transfer) failed for request", r
 def reworded(finish: dict[str, Any]) -> dict[str, Any]:
     """The finish reason of an aborted request, in words for the client; anything else as it came.
 
-    >>> reworded({"type": "abort", "message": "KVTransferError(1): timed out after 9.9s", "status_code": 500})
+    >>> late = {"type": "abort", "message": "KVTransferError(1): timed out after 9.9s", "status_code": 500}
+    >>> reworded(late)["message"]
     ... # doctest: +ELLIPSIS
-    {'type': 'abort', 'message': 'the other half ... within 9.9 s ...', 'status_code': 503}
+    'the other half ... within 9.9 s ...'
     """
     message = str(finish.get("message") or "")
     if finish.get("type") != "abort" or finish.get("status_code") not in (None, HTTPStatus.INTERNAL_SERVER_ERROR):
@@ -32,4 +33,5 @@ def reworded(finish: dict[str, Any]) -> dict[str, Any]:
         reason = "the server ended this request before its answer was whole; send it again"
     else:
         return finish
-    return {**finish, "message": reason, "status_code": int(HTTPStatus.SERVICE_UNAVAILABLE)}
+    # the enumeration's member, not its number: a stream shows the error for no other (serving_chat.py)
+    return {**finish, "message": reason, "status_code": HTTPStatus.SERVICE_UNAVAILABLE}

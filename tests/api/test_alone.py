@@ -21,16 +21,18 @@ ASKED = {CHAT: {"model": MODEL, "messages": user("hi")}, NATIVE: {"text": "hi"}}
 
 
 def test_a_half_that_waits_alone_gives_up_in_time_and_says_why(appliance: Appliance) -> None:
-    def ask(half: str, path: str, room: int) -> Answer:
+    def ask(half: str, path: str, stream: bool, room: int) -> Answer:
         meeting = {"bootstrap_host": "127.0.0.1", "bootstrap_port": appliance.ports["DSV4_BOOTSTRAP_PORT"]}
-        return send(appliance.ports[half], path, {**ASKED[path], **meeting, "bootstrap_room": room})
+        return send(appliance.ports[half], path, {**ASKED[path], **meeting, "bootstrap_room": room, "stream": stream})
 
-    kinds = [(half, path) for half in HALVES for path in ASKED]
+    kinds = [(half, path, stream) for half in HALVES for path in ASKED for stream in (False, True)]
     with ThreadPoolExecutor(len(kinds)) as pool:
         answers = list(pool.map(lambda kind, room: ask(*kind, room), kinds, range(1001, 1001 + len(kinds))))
     for kind, answer in zip(kinds, answers, strict=True):
-        assert answer.status == 503, (kind, answer)
+        *_, stream = kind
+        assert answer.status == (200 if stream else 503), (kind, answer)
         assert answer.seconds < LINK_TIMEOUT_S + 8, (kind, answer)
-        assert "DSV4_LINK_TIMEOUT" in reason(answer), (kind, answer)
+        assert "DSV4_LINK_TIMEOUT" in (answer.text if stream else reason(answer)), (kind, answer)
+        assert not stream or '"error"' in answer.text or kind[1] == NATIVE, (kind, answer)
         assert "rid=" not in answer.text, (kind, answer)
     wait_idle(appliance, 5)

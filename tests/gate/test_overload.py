@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_pair_that_did_not_meet_is_a_503_without_internals(message: str, words
     from dsv4_gate.overload import reworded
 
     found = reworded(abort(message))
-    assert found["status_code"] == 503
+    assert found["status_code"] is HTTPStatus.SERVICE_UNAVAILABLE, "a number would not reach a stream"
     assert words in found["message"]
     assert "rid=" not in found["message"]
 
@@ -44,5 +45,5 @@ def test_an_answer_that_was_cut_short_is_no_200(message: str | None) -> None:
     from dsv4_gate.overload import reworded
 
     found = reworded(abort(message, None))
-    assert found["status_code"] == 503
+    assert found["status_code"] is HTTPStatus.SERVICE_UNAVAILABLE
     assert "before its answer was whole" in found["message"]
