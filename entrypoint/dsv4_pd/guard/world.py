@@ -84,6 +84,7 @@ class World:
             self._every(0.25, self._follow),
             self._every(0.25, self._proof),
             self._every(self.config.metrics_interval, self._slow_facts),
+            self._every(self.config.metrics_interval, self._model_files),
         ]
         for server in self.config.servers:
             found += [
@@ -246,6 +247,12 @@ class World:
         self.missing_proof = await asyncio.to_thread(proof.missing, records, groups, plugins, tree.group_of)
         self._proved = {} if self.missing_proof else groups
 
+    async def _model_files(self) -> None:
+        """What each server found when it was started. A loop of its own: the folder may be a network's, and hang."""
+        for watch in self.servers.values():
+            if watch.pid and watch.model[0] != watch.pid:
+                watch.model = (watch.pid, await asyncio.to_thread(self._model_stamp))
+
     def _model_stamp(self) -> str:
         source, revision = self.config.model_source, self.config.model_revision
         return model_files.stamp(model_files.find(source, revision, os.environ)) if source else ""
@@ -261,8 +268,6 @@ class World:
     async def _slow_facts(self) -> None:
         for server in self.config.servers:
             watch = self.servers[server.name]
-            if watch.pid and watch.model[0] != watch.pid:
-                watch.model = (watch.pid, await asyncio.to_thread(self._model_stamp))
             if watch.up and watch.survey_due(time.monotonic()):
                 who, read = await asyncio.to_thread(tree.work_of, watch.pid)
                 watch.on_work((who, read), time.monotonic())
