@@ -78,7 +78,7 @@ def role(watch: Watch, now: float, gpu_memory: Any) -> dict[str, Any]:
 
 def canary(world: World, now: float) -> dict[str, Any]:
     """The last end-to-end request."""
-    view, last = world.canary, world.canary_result
+    view, last = world.path.view, world.path.result
     return {
         "proved_s_ago": round(now - view.proved, 1) if view.proved is not None else None,
         "failures": view.failures,

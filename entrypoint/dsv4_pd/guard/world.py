@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,15 @@ from dsv4_pd.follow import Follower
 from dsv4_pd.guard import canary, probes, proof, tree
 from dsv4_pd.guard.config import GuardConfig, ServerConfig
 from dsv4_pd.guard.gpus import Gpus
+from dsv4_pd.guard.path import PathProof
 from dsv4_pd.guard.probes import SLOW, Probes
 from dsv4_pd.guard.processes import Processes
 from dsv4_pd.guard.signatures import Signatures
-from dsv4_pd.guard.states import Answer, CanaryView, Observation, Verdict
+from dsv4_pd.guard.states import Answer, Observation, Verdict
 from dsv4_pd.guard.supervisor import Supervisor
 from dsv4_pd.guard.watch import Watch
 
 TOKENS = "sglang:realtime_tokens_total"  # moves with every batch, also in the middle of a long prefill
-STRIKE_S = 3.0  # between a canary that failed and the next: two in a row must not be one hiccup
-RETRY_S = 0.5
 REQUESTS = "sglang:num_requests_total"
 CAPACITY = "sglang:max_total_num_tokens"
 
@@ -40,8 +38,7 @@ class World:
         self.servers = {server.name: Watch(server.name, signatures) for server in config.servers}
         self.router = Watch("router")
         self.bootstrap = Answer.YES if config.mode == "single" else Answer.NO
-        self.canary = CanaryView()
-        self.canary_result: canary.Result | None = None
+        self.path = PathProof(config.canary_interval)
         self.missing_proof: tuple[str, ...] = ()
         self.gpu_lost: str | None = None
         self.gpu_memory: dict[str, Any] = {}
@@ -50,9 +47,6 @@ class World:
         self.fault: Verdict | None = None
         self.processes = Processes(supervisor, {**self.servers, "router": self.router}, self._on_process)
         self._followers = {server.name: Follower(Path(server.log)) for server in config.servers}
-        self._requests_at_proof: float | None = None
-        self._own_requests = 0
-        self._canary_after = 0.0
         self._proved: dict[str, int] = {}
 
     def observe(self) -> Observation:
@@ -62,7 +56,7 @@ class World:
             servers=tuple(watch.view() for watch in self.servers.values()),
             router=self.router.view(),
             bootstrap=self.bootstrap,
-            canary=self.canary,
+            canary=self.path.view,
             missing_proof=self.missing_proof,
             gpu_lost=self.gpu_lost,
             fault=self.fault,
@@ -104,7 +98,7 @@ class World:
     def _on_process(self, died: bool) -> None:
         """Any death takes the proof of the path away."""
         if died:
-            self.canary, self._canary_after = CanaryView(), 0.0
+            self.path.forget()
         self.wake()
 
     # --- probes -------------------------------------------------------------------------------------------------
@@ -127,7 +121,7 @@ class World:
         if watch.ready_at is None or not watch.up:
             return
         pid = watch.pid
-        self._own_requests += 1
+        self.path.on_own_request()
         answer = await self.probes.status(f"{server.url}/health", SLOW)
         if watch.pid == pid:
             watch.on_health(answer, time.monotonic())
@@ -165,49 +159,22 @@ class World:
         watch.kv_tokens = int(values[CAPACITY]) if CAPACITY in values else watch.kv_tokens
         self.link = probes.link_of(values) or self.link
         if server is self.config.servers[-1]:
-            self._prove_by_traffic(values.get(REQUESTS, 0.0))
-
-    def _prove_by_traffic(self, requests: float) -> None:
-        """Requests that decode finished, beyond our own, refresh a proof; only a canary can give the first one."""
-        before, self._requests_at_proof = self._requests_at_proof, requests
-        own, self._own_requests = self._own_requests, 0
-        if before is not None and requests - before > own and self.canary.sent is not None:
-            self.canary = CanaryView(self.canary.sent, time.monotonic())
+            self.path.on_requests(values.get(REQUESTS, 0.0), time.monotonic())
 
     # --- the path -----------------------------------------------------------------------------------------------
 
     async def _canary(self) -> None:
         view = self.observe()
         ends = [role.up and role.ready is Answer.YES for role in view.roles]
-        if not all(ends) or view.bootstrap is not Answer.YES or not self._canary_due(view):
+        if not all(ends) or view.bootstrap is not Answer.YES or not self.path.due(view):
             return
         deaths = [role.deaths for role in view.roles]
-        self._own_requests += 1
+        self.path.on_own_request()
         result = await canary.fly(self.config, self.probes)
         if deaths != [role.deaths for role in self.observe().roles]:
             return  # it flew over a pair that is no more
-        self.canary_result = result
-        self._land(result)
+        self.path.on_landed(result, time.monotonic(), busy=self._busy_since(result.sent))
         self.wake()
-
-    def _canary_due(self, view: Observation) -> bool:
-        if view.now < self._canary_after:
-            return False
-        newest = max(role.started for role in view.roles)
-        if self.canary.failures or self.canary.sent is None or self.canary.sent < newest:
-            return True
-        return self.canary.proved is None or view.now - self.canary.proved >= self.config.canary_interval
-
-    def _land(self, result: canary.Result) -> None:
-        now = time.monotonic()
-        if result.passed:
-            self.canary = CanaryView(result.sent, now)
-        elif result.strike and not self._busy_since(result.sent):
-            self.canary = replace(self.canary, failures=self.canary.failures + 1, failure=result.failure)
-            self._canary_after = now + STRIKE_S
-        else:
-            self.canary = replace(self.canary, failure=result.failure)
-            self._canary_after = now + RETRY_S
 
     def _busy_since(self, sent: float) -> bool:
         """Whether others' requests were computed all the while; the canary alone moves prefill's counter once."""
