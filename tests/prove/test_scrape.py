@@ -84,9 +84,13 @@ def named(base: str, name: str) -> set[tuple[str, str, str]]:
 def test_prometheus_scrapes_every_role(appliance: Appliance, prometheus: str) -> None:
     wait("first scrape", 60, lambda: value(prometheus, "up") == {"": 1.0} and value(prometheus, "dsv4_scrape_up"))
     assert value(prometheus, "dsv4_scrape_up") == {"prefill": 1.0, "decode": 1.0, "router": 1.0}
-    assert set(value(prometheus, "sglang:num_running_reqs")) == {"prefill", "decode"}
+
+    def both() -> bool:
+        subject(appliance).api.chat("Hello!")  # the engine's gauges come after its first forty steps
+        return set(value(prometheus, "sglang:num_running_reqs")) == {"prefill", "decode"}
+
+    wait("both engines' gauges", 60, both)
     assert set(value(prometheus, "count by (role) (smg_worker_health)")) == {"router"}
-    subject(appliance).api.chat("Hello!")
     wait("the transfer is counted", 60, lambda: value(prometheus, "dsv4_kv_link_bytes_total")[""] > 0)
 
 
