@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dsv4_pd.guard import tree
+
 ROOT = Path(__file__).resolve().parents[2]
 VENVS = Path(os.environ.get("TEST_VENVS", ROOT / ".venvs")).resolve()
 MODEL = ROOT / "demo/model"
@@ -119,6 +121,8 @@ class Pair:
             return False
 
     def stop(self) -> None:
+        groups = [tree.members(process.pid) for process in self._running]
+        files = frozenset[str]().union(*(tree.shared_memory(group) for group in groups))  # killed, they leave these
         for process in self._running:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -126,6 +130,7 @@ class Pair:
                 continue
         for process in self._running:
             process.wait()
+        tree.unlink(files)
 
     # what a test asks
 
