@@ -4,7 +4,7 @@ $(VENVS)/kernels/.done: docker/kernels-test.lock docker/engine-cpu-torch.lock ma
 	@make/kernels.sh "$(PYTHON)" $(VENVS)/kernels
 	@touch $@
 
-test-kernels: $(VENVS)/kernels/.done $(VENVS)/dev/.done engine ## Kernels: references, interpreter, sm_120 compile report (about 5 minutes)
+test-kernels: $(VENVS)/kernels/.done $(VENVS)/dev/.done engine ## Kernels: references, interpreter, sm_120 compile report, the plugin in the engine (about 3 minutes)
 	PYTHONPATH=kernels $(VENVS)/kernels/bin/python -m pytest -o addopts="-ra --strict-markers --import-mode=importlib" \
 	  -o asyncio_mode= -o asyncio_default_fixture_loop_scope= -W ignore::pytest.PytestConfigWarning -m "not engine" \
 	  tests/kernels $(ARGS)

@@ -1,7 +1,7 @@
 # The rings that take longer than a person waits. CI runs each as a step of its own; `test-all` is all of them.
 CHAOS_FAULTS ?= 8
 
-test-all: test test-slow test-kernels test-recovery test-api prove image test-image ## Every ring; about an hour on two cores
+test-all: test test-slow test-kernels test-recovery test-api prove image test-image ## Every ring; about 40 minutes on two cores
 	$(MAKE) chaos FAULTS=$(CHAOS_FAULTS)
 
 test-slow: $(VENVS)/dev/.done

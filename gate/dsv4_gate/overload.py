@@ -18,8 +18,8 @@ def reworded(finish: dict[str, Any]) -> dict[str, Any]:
     ... # doctest: +ELLIPSIS
     'the other half ... within 9.9 s ...'
     """
-    message = str(finish.get("message") or "")
-    if finish.get("type") != "abort" or finish.get("status_code") not in (None, HTTPStatus.INTERNAL_SERVER_ERROR):
+    message, status = str(finish.get("message") or ""), finish.get("status_code")
+    if finish.get("type") != "abort" or status not in (None, HTTPStatus.INTERNAL_SERVER_ERROR):
         return finish
     if timed_out := _TIMED_OUT.search(message):
         reason = (
@@ -28,7 +28,7 @@ def reworded(finish: dict[str, Any]) -> dict[str, Any]:
         )
     elif _TRANSFER.search(message):
         reason = "the link between prefill and decode failed for this request; send it again"
-    elif finish.get("status_code") is None:
+    elif status is None:
         # the engine answers 200 with what there is, so a client that reads the text alone takes it for the whole answer
         reason = "the server ended this request before its answer was whole; send it again"
     else:

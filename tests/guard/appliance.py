@@ -152,7 +152,11 @@ stdout_logfile_backups=1
         fresh = folder / "nvml.new"
         fresh.write_text(json.dumps({"used": 0, **now}))
         fresh.replace(folder / "nvml.json")
-        servers = tuple(replace(server, gpus=(f"GPU-{server.name}",)) for server in self.config.servers)
+        self.on_cards(**{server.name: f"GPU-{server.name}" for server in self.config.servers})
+
+    def on_cards(self, **uuids: str) -> None:
+        """Plan each server on a card."""
+        servers = tuple(replace(server, gpus=(uuids[server.name],)) for server in self.config.servers)
         (self.folder / "run/guard.json").write_text(replace(self.config, servers=servers).to_json())
 
     def blind_router(self, pid: int | None) -> None:

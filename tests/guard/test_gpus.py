@@ -52,8 +52,7 @@ def stranger() -> Iterator[subprocess.Popen[str]]:
 def on_gpu(folder: Path, uuid: str, wait: float) -> Iterator[Appliance]:
     """Stub servers that are planned on a real card."""
     appliance = Appliance(folder, replace(QUICK, gpu_wait=wait))
-    servers = tuple(replace(server, gpus=(uuid,)) for server in appliance.config.servers)
-    (folder / "run/guard.json").write_text(replace(appliance.config, servers=servers).to_json())
+    appliance.on_cards(prefill=uuid, decode=uuid)
     try:
         appliance.start()
         yield appliance
