@@ -9,15 +9,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dsv4_pd.checks import book
-from dsv4_pd.envdoc import env_example, env_markdown
-from dsv4_pd.guard import diagram
+from generators import diagram, troubleshooting
+from generators.env import env_example, env_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES: dict[str, Callable[[], str]] = {
     "docs/env.md": env_markdown,
     ".env.example": lambda: compose_variables() + env_example(),
-    "docs/troubleshooting.md": book.text,
+    "docs/troubleshooting.md": troubleshooting.text,
     "docs/health.md": lambda: diagram.fill(_read(ROOT / "docs/health.md")),
 }
 

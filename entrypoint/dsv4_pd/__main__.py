@@ -10,13 +10,13 @@ def main() -> int:
     """Dispatch; returns the exit code."""
     command = sys.argv[1] if len(sys.argv) > 1 else "serve"
     if command == "health":
-        from dsv4_pd.health import main as health
+        from dsv4_pd.run.health import main as health
 
         return health(sys.argv[2:])
     if command == "guard":
         # Its default would end a guard that is asked to stop the appliance while it still imports.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-        from dsv4_pd.guard.run import main as guard
+        from dsv4_pd.run.guard.run import main as guard
 
         return guard(sys.argv[2:])
     from dsv4_pd.cli.app import main as cli

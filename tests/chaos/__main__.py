@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dsv4_pd.run.states import SERVING
 from support.appliance import Appliance
 
 from chaos import faults
 from chaos.load import BOUND_S, Load
 
-SERVING = ("READY", "DEGRADED")
 BACK_S = 420.0  # a reload takes half a minute on two idle cores, and much longer on busy ones
 
 

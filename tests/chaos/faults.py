@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.guard import tree
+from dsv4_pd.run.guard import tree
 from support.appliance import Appliance
 
 Fault = Callable[[Appliance, random.Random], str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dsv4_pd.about import about, settings_hash
+from dsv4_pd.plan.about import about, settings_hash
 from support.plans import eight_cards, make, no_gpu
 
 

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.checks.base import Around, Disk, Finding, Situation, Verdict
-from dsv4_pd.checks.catalogue import CHECKS, examine, worst
-from dsv4_pd.checks.gather import appliance_runs, bind_refusal
-from dsv4_pd.checks.preflight import raise_failures
 from dsv4_pd.cli.doctor import diagnose
+from dsv4_pd.doctor.base import Around, Disk, Finding, Situation, Verdict
+from dsv4_pd.doctor.catalogue import CHECKS, examine, worst
+from dsv4_pd.doctor.gather import appliance_runs, bind_refusal
+from dsv4_pd.doctor.preflight import raise_failures
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
 from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, Limits, PcieLink, Software, Unit
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.model_files import Model
-from dsv4_pd.programs import Port
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan.model_files import Model
+from dsv4_pd.plan.programs import Port
+from dsv4_pd.settings.schema import Settings
 
 GOOD = Path(__file__).parents[1] / "hosts" / "eight-two-sockets"
 GIB = 1 << 30

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dsv4_pd.paths import Paths
-from dsv4_pd.supervision import rpc
-from dsv4_pd.supervision.daemon import Supervisord
+from dsv4_pd.plan.paths import Paths
+from dsv4_pd.run.supervision import rpc
+from dsv4_pd.run.supervision.daemon import Supervisord
 
 CONFIG = """\
 [supervisord]

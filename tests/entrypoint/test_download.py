@@ -14,9 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from dsv4_pd import download
-from dsv4_pd.download import Wanted, require_space
 from dsv4_pd.errors import ApplianceError, TemporaryError
+from dsv4_pd.run import download
+from dsv4_pd.run.download import Wanted, require_space
 
 COMMIT = "1" * 40
 
@@ -182,7 +182,7 @@ def test_too_little_room_is_refused_before_the_first_byte() -> None:
 
 
 def test_importing_the_module_does_not_load_the_library() -> None:
-    code = "import sys, dsv4_pd.download; print('huggingface_hub' in sys.modules)"
+    code = "import sys, dsv4_pd.run.download; print('huggingface_hub' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     assert download.PATTERNS

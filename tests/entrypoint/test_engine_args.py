@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from conftest import VENVS
-from dsv4_pd import boot, folders
-from dsv4_pd.boot import Plan
+from dsv4_pd.plan import boot, folders
+from dsv4_pd.plan.boot import Plan
 from support.plans import eight_cards, make
 
 HERE = Path(__file__).parent

@@ -6,9 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dsv4_pd import folders, settings
 from dsv4_pd.errors import SettingsError, TemporaryError
-from dsv4_pd.paths import Paths
+from dsv4_pd.plan import folders
+from dsv4_pd.plan.paths import Paths
+from dsv4_pd.settings.load import load as load_settings
 
 
 def paths(root: Path) -> Paths:
@@ -47,7 +48,7 @@ def test_a_second_appliance_in_the_same_folder_is_told_who_holds_it(tmp_path: Pa
 
 def test_settings_win_over_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DSV4_RUN_DIR", str(tmp_path / "r"))
-    found = folders.resolve(settings.load(), {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/nonexistent"})
+    found = folders.resolve(load_settings(), {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/nonexistent"})
     assert found.run == tmp_path / "r"
     assert found.cache == found.state / "cache"
 
@@ -61,4 +62,4 @@ def test_temporary_files_avoid_a_file_system_that_may_not_execute(
     monkeypatch.setattr(os, "statvfs", lambda path: flags if Path(path).is_relative_to(noexec) else real(path))
     monkeypatch.setenv("DSV4_RUN_DIR", str(noexec / "run"))
     monkeypatch.setenv("DSV4_CACHE_DIR", str(tmp_path / "cache"))
-    assert folders.resolve(settings.load(), {}).temp == tmp_path / "cache" / "tmp"
+    assert folders.resolve(load_settings(), {}).temp == tmp_path / "cache" / "tmp"

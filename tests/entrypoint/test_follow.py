@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dsv4_pd.follow import MAX_LINE, Follower
+from dsv4_pd.run.follow import MAX_LINE, Follower
 
 
 def append(path: Path, text: str) -> None:

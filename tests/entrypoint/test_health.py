@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dsv4_pd import health
+from dsv4_pd.run import health
 
 
 def body(state: str, heartbeat: float = 100.0) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from dsv4_pd import profiles
 from dsv4_pd.host import numa
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.paths import Paths, profiles_dir
-from dsv4_pd.placement import plan
-from dsv4_pd.programs import Surroundings, programs
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan import profiles
+from dsv4_pd.plan.paths import Paths, profiles_dir
+from dsv4_pd.plan.placement import plan
+from dsv4_pd.plan.programs import Surroundings, programs
+from dsv4_pd.settings.schema import Settings
 
 # A numactl that refuses some policies, as the real one does under Docker's seccomp profile.
 FAKE = """#!/bin/sh

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dsv4_pd.supervision import launch
+from dsv4_pd.run.supervision import launch
 
 MODULE = """
 import sys, pathlib

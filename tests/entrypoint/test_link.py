@@ -12,18 +12,19 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dsv4_pd import link, profiles
-from dsv4_pd.checks import kv_link
-from dsv4_pd.checks.base import Verdict
+from dsv4_pd.doctor import link
+from dsv4_pd.doctor.base import Verdict
+from dsv4_pd.doctor.checks import kv_link
+from dsv4_pd.doctor.link import run
+from dsv4_pd.doctor.link.report import LinkReport, Pair, chosen_transport
 from dsv4_pd.errors import HardwareError
-from dsv4_pd.guard import document
 from dsv4_pd.host.facts import HostFacts
-from dsv4_pd.link import run
-from dsv4_pd.link.report import LinkReport, Pair, chosen_transport
-from dsv4_pd.paths import profiles_dir
-from dsv4_pd.placement import Placement, plan
-from dsv4_pd.programs import Program
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan import profiles
+from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.placement import Placement, plan
+from dsv4_pd.plan.programs import Program
+from dsv4_pd.run.guard import document
+from dsv4_pd.settings.schema import Settings
 
 AGENT = Path(str(link.__file__)).with_name("agent.py")
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from conftest import VENVS
-from dsv4_pd import boot, folders, placement, profiles
+from dsv4_pd.doctor.link import run
+from dsv4_pd.doctor.link.report import LinkReport
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.link import run
-from dsv4_pd.link.report import LinkReport
-from dsv4_pd.paths import profiles_dir, share_dir
-from dsv4_pd.programs import Surroundings, programs
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan import boot, folders, placement, profiles
+from dsv4_pd.plan.paths import profiles_dir, share_dir
+from dsv4_pd.plan.programs import Surroundings, programs
+from dsv4_pd.settings.schema import Settings
 
 ENGINE = VENVS / "engine" / "bin" / "python"
 PYTHON = ENGINE if ENGINE.exists() else Path(sys.executable)  # any interpreter with torch and NIXL

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dsv4_pd import boot, profiles
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.memory_model import (
+from dsv4_pd.plan import boot, profiles
+from dsv4_pd.plan.memory_model import (
     GIB,
     MIB,
     Load,
@@ -25,10 +25,10 @@ from dsv4_pd.memory_model import (
     shape_of,
     weight_bytes,
 )
-from dsv4_pd.memory_plan import misfits, read_shape
-from dsv4_pd.paths import profiles_dir, share_dir
-from dsv4_pd.placement import plan
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan.memory_plan import misfits, read_shape
+from dsv4_pd.plan.paths import profiles_dir, share_dir
+from dsv4_pd.plan.placement import plan
+from dsv4_pd.settings.schema import Settings
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

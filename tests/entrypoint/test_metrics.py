@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.guard.telemetry import ready_since
-from dsv4_pd.metrics import collect, own
-from dsv4_pd.metrics.exposition import gauge, join, parse, render, samples, with_label
-from dsv4_pd.metrics.live import live, rates
+from dsv4_pd.run.ops import collect, own
+from dsv4_pd.run.ops.exposition import gauge, join, parse, render, samples, with_label
+from dsv4_pd.run.ops.live import live, rates
+from dsv4_pd.run.ops.telemetry import ready_since
 
 ENGINE = """# HELP sglang:num_running_reqs The number of running requests.
 # TYPE sglang:num_running_reqs gauge

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dsv4_pd.model_files import INDEX, find, inspect, look, stamp
+from dsv4_pd.plan.model_files import INDEX, find, inspect, look, stamp
 
 
 def shard(path: Path, tensors: dict[str, int]) -> None:

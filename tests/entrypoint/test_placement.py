@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dsv4_pd import profiles
 from dsv4_pd.errors import HardwareError, SettingsError
 from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, NumaNode
-from dsv4_pd.paths import profiles_dir
-from dsv4_pd.placement import Placement, choose_profile, plan
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan import profiles
+from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.placement import Placement, choose_profile, plan
+from dsv4_pd.settings.schema import Settings
 
 GB = 10**9
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dsv4_pd import prebuilt
+from dsv4_pd.run import prebuilt
 
 
 def entry(folder: Path, key: str, text: str = "binary") -> None:

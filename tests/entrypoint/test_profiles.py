@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from dsv4_pd import profiles
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.paths import profiles_dir
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan import profiles
+from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.settings.schema import Settings
 
 
 @pytest.mark.parametrize("name", profiles.available(profiles_dir()))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dsv4_pd.programs import Program
+from dsv4_pd.plan.programs import Program
 from support.plans import eight_cards, make, no_gpu
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from dsv4_pd.redact import Redactor
+from dsv4_pd.settings.redact import Redactor
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd import folders
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.supervision.render import render
+from dsv4_pd.plan import folders
+from dsv4_pd.plan.supervisord_conf import render
 from supervisor.options import ServerOptions
 from support.plans import eight_cards, make
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dsv4_pd import paths, profiles
+from dsv4_pd.plan import paths, profiles
 from support.plans import eight_cards, make, no_gpu
 
 

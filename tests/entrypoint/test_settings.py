@@ -3,14 +3,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dsv4_pd import settings
 from dsv4_pd.errors import SettingsError
+from dsv4_pd.settings.load import load as load_settings
+from dsv4_pd.settings.schema import Settings
 
 
-def load(monkeypatch: pytest.MonkeyPatch, **values: str) -> settings.Settings:
+def load(monkeypatch: pytest.MonkeyPatch, **values: str) -> Settings:
     for name, value in values.items():
         monkeypatch.setenv(f"DSV4_{name}", value)
-    return settings.load()
+    return load_settings()
 
 
 def problems(monkeypatch: pytest.MonkeyPatch, **values: str) -> dict[str, str]:
@@ -21,7 +22,7 @@ def problems(monkeypatch: pytest.MonkeyPatch, **values: str) -> dict[str, str]:
 
 
 def test_defaults_need_no_environment() -> None:
-    loaded = settings.load()
+    loaded = load_settings()
     assert (loaded.port, loaded.mode, loaded.start_timeout, loaded.prefill_gpus) == (8000, "pd", 3600.0, ())
 
 

@@ -9,7 +9,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from dsv4_pd.support_bundle import environment, is_secret, secrets_of
+from dsv4_pd.doctor.support_bundle import environment, is_secret, secrets_of
 
 
 def bundle(tmp_path: Path, *words: str, **env: str) -> tuple[dict[str, str], Path]:

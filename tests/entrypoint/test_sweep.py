@@ -7,11 +7,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from dsv4_pd.supervision import sweep
+from dsv4_pd.plan.environment import RUN_MARK
+from dsv4_pd.run.supervision import sweep
 
 
 def spawn(run: Path | None, script: str = "exec sleep 60") -> subprocess.Popen[bytes]:
-    env = {"PATH": "/usr/bin:/bin"} | ({sweep.MARK: str(run)} if run else {})
+    env = {"PATH": "/usr/bin:/bin"} | ({RUN_MARK: str(run)} if run else {})
     return subprocess.Popen(["sh", "-c", script], env=env, start_new_session=True)
 
 
@@ -84,8 +85,8 @@ def test_notes_of_many_restarts_stay_within_one_block(tmp_path: Path) -> None:
 
 
 def test_we_are_not_our_own_orphan(tmp_path: Path) -> None:
-    os.environ[sweep.MARK] = str(tmp_path)
+    os.environ[RUN_MARK] = str(tmp_path)
     try:
         assert os.getpid() not in sweep.find(tmp_path)
     finally:
-        del os.environ[sweep.MARK]
+        del os.environ[RUN_MARK]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from dsv4_pd.cli.verify import command, read_key
-from dsv4_pd.metrics.exposition import Sample
+from dsv4_pd.client.api import Call, Reply
+from dsv4_pd.run.ops.exposition import Sample
 from dsv4_pd.verify import catalogue, prompts
-from dsv4_pd.verify.api import Call, Reply
 from dsv4_pd.verify.base import Check, Result, Subject, Verdict, failed, passed, skipped
 from dsv4_pd.verify.checks import (
     equals_single,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.verify import launches
-from dsv4_pd.verify.ops import Ops
 
 
 class Restartable:

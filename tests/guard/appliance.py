@@ -18,9 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.guard import tree
-from dsv4_pd.guard.config import GuardConfig, ServerConfig
-from dsv4_pd.guard.states import Limits
+from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
+from dsv4_pd.run.guard import tree
 
 ROOT = Path(__file__).resolve().parents[2]
 STUB = Path(__file__).with_name("stub.py")

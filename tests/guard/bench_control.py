@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dsv4_pd.guard import tree
+from dsv4_pd.run.guard import tree
 from guard.appliance import QUICK, running
 from support.appliance import Appliance
 

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from dsv4_pd.guard import policy
-from dsv4_pd.guard.states import (
-    Act,
-    Action,
-    Answer,
-    CanaryView,
-    Limits,
-    Observation,
-    RoleView,
-    State,
-    Verdict,
-    initial,
-)
+from dsv4_pd.plan.guard_config import Limits
+from dsv4_pd.run.guard import policy
+from dsv4_pd.run.guard.states import Act, Action, Answer, CanaryView, Observation, RoleView, State, Verdict, initial
 
 TICK = 0.25
 LIMITS = Limits()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dsv4_pd.guard.diagram import edges, fill
-from dsv4_pd.guard.states import CLOSING, StateName
+from dsv4_pd.run.states import CLOSING, StateName
+from generators.diagram import edges, fill
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/health.md"
 READY, DEGRADED, RECOVERING = StateName.READY, StateName.DEGRADED, StateName.RECOVERING

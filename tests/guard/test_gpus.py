@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dsv4_pd.guard.gpus import FREE_BYTES, Gpus
 from dsv4_pd.host.read import read_facts
+from dsv4_pd.run.guard.gpus import FREE_BYTES, Gpus
 
 from tests.guard.appliance import QUICK, Appliance
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from dsv4_pd.guard.canary import Result
-from dsv4_pd.guard.path import RETRY_S, STRIKE_S, PathProof
-from dsv4_pd.guard.states import Answer, Observation, RoleView
+from dsv4_pd.run.guard.canary import Result
+from dsv4_pd.run.guard.path_proof import RETRY_S, STRIKE_S, PathProof
+from dsv4_pd.run.guard.states import Answer, Observation, RoleView
 
 INTERVAL = 30.0
 

@@ -7,18 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from dsv4_pd.guard.states import (
-    CLOSING,
-    SERVING,
-    Act,
-    Answer,
-    CanaryView,
-    Complaint,
-    Limits,
-    Remedy,
-    StateName,
-    Verdict,
-)
+from dsv4_pd.plan.guard_config import Limits
+from dsv4_pd.run.guard.states import Act, Answer, CanaryView, Complaint, Remedy, Verdict
+from dsv4_pd.run.states import CLOSING, SERVING, StateName
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dsv4_pd.guard.signatures import Signatures
-from dsv4_pd.guard.states import Phase, Remedy
+from dsv4_pd.run.guard.signatures import Signatures
+from dsv4_pd.run.guard.states import Phase, Remedy
 
 TABLE = Signatures((Path(__file__).resolve().parents[2] / "config/signatures.toml").read_text(encoding="utf-8"))
 AT = "[2026-11-29 15:20:11 TP0] "

@@ -13,10 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dsv4_pd.guard import listener, ops, proof, publish, starts, tree
-from dsv4_pd.guard.config import from_json
-from dsv4_pd.guard.gpus import Gpus
-from dsv4_pd.guard.states import StateName, Verdict
+from dsv4_pd.plan.guard_config import from_json
+from dsv4_pd.run.guard import listener, plugin_proof, publish, starts, tree
+from dsv4_pd.run.guard.gpus import Gpus
+from dsv4_pd.run.guard.states import Verdict
+from dsv4_pd.run.ops import server as ops
+from dsv4_pd.run.states import StateName
 
 from tests.guard.appliance import Appliance
 
@@ -77,7 +79,7 @@ def test_proof(tmp_path: Path, records: list[dict[str, Any]], doubt: str | None)
         (tmp_path / f"{number}.json").write_text(json.dumps(record))
     (tmp_path / "half.json").write_text('{"plug')
     groups = {10: 10, 11: 10, 99: 99}
-    found = proof.missing(tmp_path, {"decode": 10}, ("dsv4-cpu",), groups.get)
+    found = plugin_proof.missing(tmp_path, {"decode": 10}, ("dsv4-cpu",), groups.get)
     assert (not found) if doubt is None else (len(found) == 1 and doubt in found[0] and "in decode" in found[0])
 
 
@@ -218,17 +220,16 @@ def test_semaphores_of_python_are_found_though_they_were_mapped_under_another_na
 
 
 def test_the_guard_stays_light() -> None:
-    heavy = (
-        "import dsv4_pd.guard.run, sys; print([m for m in ('pydantic', 'click', 'rich', 'yaml') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    heavy = "'pydantic', 'click', 'rich', 'yaml'"
+    look = f"import sys, dsv4_pd.run.guard.run; print([m for m in ({heavy}) if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_guard_json_is_private(tmp_path: Path) -> None:
     """`boot.write` gives it mode 0600, because it may hold the API key."""
-    from dsv4_pd.boot import write
-    from dsv4_pd.programs import ConfigFile
+    from dsv4_pd.plan.boot import write
+    from dsv4_pd.plan.programs import ConfigFile
 
     write((ConfigFile(tmp_path / "guard.json", "{}"),))
     assert stat.S_IMODE((tmp_path / "guard.json").stat().st_mode) == 0o600

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dsv4_pd.guard.signatures import Signatures
-from dsv4_pd.guard.states import Answer, Phase
-from dsv4_pd.guard.supervisor import Process
-from dsv4_pd.guard.watch import Watch
+from dsv4_pd.run.guard.signatures import Signatures
+from dsv4_pd.run.guard.states import Answer, Phase
+from dsv4_pd.run.guard.supervisor import Process
+from dsv4_pd.run.guard.watch import Watch
 
 SIGNATURES = Signatures("""
 [[milestone]]

@@ -13,16 +13,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from dsv4_pd.checks.base import Around, Situation
-from dsv4_pd.checks.catalogue import examine
-from dsv4_pd.checks.report import as_text
 from dsv4_pd.cli.doctor import diagnose
 from dsv4_pd.cli.plan import _table as table
+from dsv4_pd.doctor.base import Around, Situation
+from dsv4_pd.doctor.catalogue import examine
+from dsv4_pd.doctor.report import as_text
 from dsv4_pd.host.capture import minimal_config
 from dsv4_pd.host.parse import cpu_list, format_cpu_list
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.model_files import Model
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan.model_files import Model
+from dsv4_pd.settings.schema import Settings
 
 HERE = Path(__file__).parent
 MIB = 1 << 20

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from docker.models.containers import Container
 from docker.models.images import Image
-from dsv4_pd.settings import names
+from dsv4_pd.settings.schema import names
 from support.containers import ROOT, chat, free_ports, get_json, health_of, inside, sh, wait_for
 
 pytestmark = pytest.mark.docker

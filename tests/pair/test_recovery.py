@@ -14,7 +14,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 import pytest
-from dsv4_pd.guard import tree
+from dsv4_pd.run.guard import tree
 from support.appliance import Appliance
 
 pytestmark = [pytest.mark.pair, pytest.mark.slow]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from conftest import missing
-from dsv4_pd.verify.api import Api
+from dsv4_pd.client.api import Api
+from dsv4_pd.client.ops import Ops
 from dsv4_pd.verify.base import Local, Options, Subject
-from dsv4_pd.verify.ops import Ops
 from support.appliance import Appliance
 
 KEY = "a-key-of-the-tests"

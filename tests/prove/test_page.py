@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from dsv4_pd.verify.api import Api
+from dsv4_pd.client.api import Api
 from prove.conftest import ARTEFACTS, KEY
 from support.appliance import Appliance
 from support.browser import Browser

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from conftest import VENVS
-from dsv4_pd.supervision import sweep
+from dsv4_pd.run.supervision import sweep
 
 PORTS = ("DSV4_PORT", "DSV4_OPS_PORT", "DSV4_PREFILL_PORT", "DSV4_DECODE_PORT", "DSV4_BOOTSTRAP_PORT",
          "DSV4_PREFILL_NCCL_PORT", "DSV4_DECODE_NCCL_PORT", "DSV4_ROUTER_METRICS_PORT")  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dsv4_pd.guard import tree
+from dsv4_pd.run.guard import tree
 
 ROOT = Path(__file__).resolve().parents[2]
 VENVS = Path(os.environ.get("TEST_VENVS", ROOT / ".venvs")).resolve()

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
-from dsv4_pd import boot, paths
-from dsv4_pd.boot import Plan
 from dsv4_pd.host.facts import Gpu, HostFacts, NumaNode
-from dsv4_pd.programs import NumaPolicy
+from dsv4_pd.plan import boot, paths
+from dsv4_pd.plan.boot import Plan
+from dsv4_pd.plan.programs import NumaPolicy
 
 MEMORY = 97887 * 2**20
 

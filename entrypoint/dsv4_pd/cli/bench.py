@@ -11,13 +11,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dsv4_pd.appliance import started
 from dsv4_pd.bench import compare as comparison
 from dsv4_pd.bench import interference, report, results, saturation, soak
 from dsv4_pd.bench.load import Load, Target, run
 from dsv4_pd.bench.results import Run
 from dsv4_pd.bench.summary import summarise
-from dsv4_pd.cli import bench_parts as parts
+from dsv4_pd.cli import bench_options as parts
+from dsv4_pd.client.child import started
 
 
 @click.group("bench")

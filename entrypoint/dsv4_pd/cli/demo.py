@@ -6,7 +6,7 @@ import os
 
 import click
 
-from dsv4_pd import serve
+from dsv4_pd.run import serve
 
 
 @click.command("demo")

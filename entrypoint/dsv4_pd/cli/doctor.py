@@ -9,22 +9,22 @@ from pathlib import Path
 
 import click
 
-from dsv4_pd import boot, folders, profiles
-from dsv4_pd import settings as settings_module
-from dsv4_pd.checks.base import Around, Check, Finding, Situation, fail
-from dsv4_pd.checks.catalogue import examine, worst
-from dsv4_pd.checks.gather import appliance_runs, gather
-from dsv4_pd.checks.preflight import permission
-from dsv4_pd.checks.report import as_text, as_values
+from dsv4_pd.doctor.base import Around, Check, Finding, Situation, fail
+from dsv4_pd.doctor.catalogue import examine, worst
+from dsv4_pd.doctor.gather import appliance_runs, gather
+from dsv4_pd.doctor.preflight import permission
+from dsv4_pd.doctor.report import as_text, as_values
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.host.capture import capture, to_json
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Live
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.paths import profiles_dir, share_dir
-from dsv4_pd.placement import Placement, choose_profile, plan
-from dsv4_pd.programs import Program, Surroundings, programs
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan import boot, folders, profiles
+from dsv4_pd.plan.paths import profiles_dir, share_dir
+from dsv4_pd.plan.placement import Placement, choose_profile, plan
+from dsv4_pd.plan.programs import Program, Surroundings, programs
+from dsv4_pd.settings.load import load as load_settings
+from dsv4_pd.settings.schema import Settings
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -44,7 +44,7 @@ def command(
         click.echo(f"wrote {save(capture_to)}")
         return
     facts = read_facts(replay) if replay else read_facts()
-    situation = diagnose(settings_module.load(), facts, (lambda *_: Around()) if replay else around)
+    situation = diagnose(load_settings(), facts, (lambda *_: Around()) if replay else around)
     found = examine(situation)
     if with_link:
         found = (*found, link_finding(situation))
@@ -94,8 +94,8 @@ def _programs(settings: Settings, profile: profiles.Profile | None, placement: P
 
 def link_finding(s: Situation) -> tuple[Check, Finding]:
     """The KV link's own test, as a finding."""
-    from dsv4_pd.checks import kv_link
-    from dsv4_pd.link.run import measure
+    from dsv4_pd.doctor.checks import kv_link
+    from dsv4_pd.doctor.link.run import measure
 
     if s.placement is None or not s.around.engine_python:
         return kv_link.CHECK, fail("not tested: no plan or no engine", "mend gpu-plan and engine-installed first")

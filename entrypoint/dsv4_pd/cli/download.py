@@ -6,9 +6,10 @@ import os
 
 import click
 
-from dsv4_pd import download, model_files
-from dsv4_pd import settings as settings_module
 from dsv4_pd.errors import ApplianceError, Problem
+from dsv4_pd.plan import model_files
+from dsv4_pd.run import download
+from dsv4_pd.settings.load import load as load_settings
 
 
 @click.command("download")
@@ -16,7 +17,7 @@ from dsv4_pd.errors import ApplianceError, Problem
 @click.option("--hashes", is_flag=True, help="Also compare each large file's SHA-256 with the cache's name for it.")
 def command(check: bool, hashes: bool) -> None:
     """Fetch DSV4_MODEL at DSV4_MODEL_REVISION. Run it again after a break: it goes on where it stopped."""
-    settings = settings_module.load()
+    settings = load_settings()
     model, revision = settings.model, settings.model_revision
     here = model_files.find(model, revision, os.environ)
     if check or (here is not None and str(here) == model):

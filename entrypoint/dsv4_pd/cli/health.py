@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dsv4_pd import health
+from dsv4_pd.run import health
 
 
 @click.command("health")

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from dsv4_pd import boot, memory_plan, model_files
-from dsv4_pd.boot import Plan
 from dsv4_pd.host import capture
 from dsv4_pd.host.parse import format_cpu_list
-from dsv4_pd.memory_model import Estimate
-from dsv4_pd.redact import Redactor
-from dsv4_pd.settings import SECRETS, env_name
+from dsv4_pd.plan import boot, memory_plan, model_files
+from dsv4_pd.plan.boot import Plan
+from dsv4_pd.plan.memory_model import Estimate
+from dsv4_pd.settings.redact import Redactor
+from dsv4_pd.settings.schema import SECRETS, env_name
 
 
 @click.command("plan")

@@ -14,8 +14,9 @@ from rich.live import Live
 from rich.text import Text
 
 from dsv4_pd.cli.status_view import WINDOW_S, view
+from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
-from dsv4_pd.verify.ops import SERVING, Ops
+from dsv4_pd.run.states import SERVING
 
 _TICK_S = 1.0
 

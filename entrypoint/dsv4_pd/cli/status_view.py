@@ -11,9 +11,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dsv4_pd.console.live import progress_table
-from dsv4_pd.metrics.live import rates
-from dsv4_pd.verify.ops import SERVING
+from dsv4_pd.run.console.live import progress_table
+from dsv4_pd.run.ops.live import rates
+from dsv4_pd.run.states import SERVING
 
 WINDOW_S = 6.0  # the engines add to their token counters at intervals of their own
 _EVENTS = 8

@@ -9,19 +9,21 @@ from pathlib import Path
 
 import click
 
-from dsv4_pd import __version__, boot, folders, support_bundle
-from dsv4_pd import settings as settings_module
-from dsv4_pd.checks.catalogue import examine
-from dsv4_pd.checks.report import as_text, as_values
+from dsv4_pd import __version__
 from dsv4_pd.cli.doctor import around, diagnose
 from dsv4_pd.cli.plan import as_dict
 from dsv4_pd.cli.plan import as_text as plan_text
+from dsv4_pd.doctor import support_bundle
+from dsv4_pd.doctor.catalogue import examine
+from dsv4_pd.doctor.report import as_text, as_values
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.host.capture import capture, to_json
 from dsv4_pd.host.machine import CAPTURE_FILE, Live
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.redact import Redactor
-from dsv4_pd.settings import Settings
+from dsv4_pd.plan import boot, folders
+from dsv4_pd.settings.load import load as load_settings
+from dsv4_pd.settings.redact import Redactor
+from dsv4_pd.settings.schema import Settings
 
 
 @click.command("support-bundle")
@@ -29,7 +31,7 @@ from dsv4_pd.settings import Settings
 @click.option("--no-redact", is_flag=True, help="Leave keys, tokens and UUIDs in. For your own eyes only.")
 def command(output: Path | None, no_redact: bool) -> None:
     """Pack report, plan, facts, environment and logs. Keys and tokens are masked, serials and UUIDs replaced."""
-    settings = settings_module.load()
+    settings = load_settings()
     target = output or Path(f"dsv4-pd-support-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.tar.gz")
     if target.exists():
         raise ApplianceError(f"{target} exists: choose another name with --output")

@@ -15,13 +15,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dsv4_pd.appliance import started
 from dsv4_pd.cli.status import default_url
+from dsv4_pd.client.api import Api
+from dsv4_pd.client.child import started
+from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.verify import catalogue, launches
-from dsv4_pd.verify.api import Api
 from dsv4_pd.verify.base import Local, Options, Subject, Verdict
-from dsv4_pd.verify.ops import Ops
 from dsv4_pd.verify.run import Answer, receipt, run, verdict
 
 _MARKS = {Verdict.PASS: ("pass", "green"), Verdict.FAIL: ("FAIL", "bold red"), Verdict.SKIP: ("skip", "yellow")}

@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.verify.api import Api
-from dsv4_pd.verify.ops import Ops
+from dsv4_pd.client.api import Api
+from dsv4_pd.client.ops import Ops
 
 
 class Verdict(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv4_pd.verify.api import Api, Reply
+from dsv4_pd.client.api import Api, Reply
 from dsv4_pd.verify.base import Result, failed
 
 

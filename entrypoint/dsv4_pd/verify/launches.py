@@ -7,8 +7,9 @@ import subprocess
 import time
 from typing import Any
 
+from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
-from dsv4_pd.verify.ops import SERVING, Ops
+from dsv4_pd.run.states import SERVING
 
 _WAIT_S = 3600.0
 

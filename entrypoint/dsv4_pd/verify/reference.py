@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.appliance import second
+from dsv4_pd.client.api import Api
+from dsv4_pd.client.child import second
 from dsv4_pd.verify import prompts
-from dsv4_pd.verify.api import Api
 from dsv4_pd.verify.base import Subject
 
 Answers = dict[str, str | None]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dsv4_pd.client.api import Api
+from dsv4_pd.client.ops import Ops, by_role
 from dsv4_pd.verify import prompts
-from dsv4_pd.verify.api import Api
-from dsv4_pd.verify.ops import Ops, by_role
 
 _SAMPLE = 300
 

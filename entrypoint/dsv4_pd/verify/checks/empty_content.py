@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from dsv4_pd.client.api import Reply
 from dsv4_pd.verify import prompts
-from dsv4_pd.verify.api import Reply
 from dsv4_pd.verify.base import Result, Subject, failed, passed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsv4_pd.verify.api import Api
+from dsv4_pd.client.api import Api
 from dsv4_pd.verify.base import Result, Subject, failed, passed, skipped
 from dsv4_pd.verify.reference import Answers, ask, key_of, load, save, single_answers
 

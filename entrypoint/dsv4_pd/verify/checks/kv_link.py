@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from dsv4_pd.metrics.exposition import Sample
+from dsv4_pd.client.ops import by_role
+from dsv4_pd.run.ops.exposition import Sample
 from dsv4_pd.verify import prompts
 from dsv4_pd.verify.base import Result, Subject, failed, passed, skipped
-from dsv4_pd.verify.ops import by_role
 
 SLOW = 1e9  # bytes/s; UCX without peer access, or with expandable segments, falls to 0.3e9
 WORDS = {False: 600, True: 12000}  # on GPUs: so that the transfer, and not its start, takes the time

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from dsv4_pd.metrics.exposition import samples
+from dsv4_pd.client.ops import by_role
+from dsv4_pd.run.ops.exposition import samples
 from dsv4_pd.verify.base import Result, Subject, failed, passed
-from dsv4_pd.verify.ops import by_role
 
 OWN = ("dsv4_state", "dsv4_ready", "dsv4_role_ready", "dsv4_role_restarts_total", "dsv4_scrape_up")
 

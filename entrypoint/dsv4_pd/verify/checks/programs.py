@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dsv4_pd.run.states import SERVING
 from dsv4_pd.verify.base import Result, Subject, failed, passed
-from dsv4_pd.verify.ops import SERVING
 
 
 def check(subject: Subject) -> Result:

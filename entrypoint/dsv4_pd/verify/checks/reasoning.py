@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dsv4_pd.client.api import Reply
 from dsv4_pd.verify import prompts
-from dsv4_pd.verify.api import Reply
 from dsv4_pd.verify.base import Result, Subject, failed, passed
 from dsv4_pd.verify.compare import both, difference
 

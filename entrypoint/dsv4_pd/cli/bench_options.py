@@ -1,0 +1,113 @@
+"""What the experiments of `dsv4-pd bench` share: options, the target, progress, tables, files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from dsv4_pd.bench import report, results
+from dsv4_pd.bench.load import Target
+from dsv4_pd.bench.results import Run
+from dsv4_pd.cli.status import default_url
+from dsv4_pd.cli.verify import api_url, read_key
+from dsv4_pd.client.ops import Ops
+from dsv4_pd.errors import ApplianceError
+from dsv4_pd.settings.load import load as load_settings
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+Command = Callable[..., Any]
+
+
+def numbers(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: whole numbers with commas between, such as 1,8,16") from error
+
+
+def where(command: Command) -> Command:
+    """Options that every experiment has."""
+    options = (
+        click.option(
+            "--url", default=default_url, show_default="http://127.0.0.1:$DSV4_OPS_PORT", help="Its ops port."
+        ),
+        click.option("--api-url", default=None, help="Its API; default: the ops port's host, port $DSV4_PORT or 8000."),
+        click.option(
+            "--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its API key."
+        ),
+        click.option("--out", type=FILE, help="Result file (JSON lines); default: EXPERIMENT-TIME.jsonl."),
+        click.option("--report", "page", type=FILE, help="Report (HTML); default: beside the result file."),
+        click.option("--label", help="Name of this run in reports and comparisons."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def work(command: Command) -> Command:
+    """Options that say what one request is."""
+    options = (
+        click.option("--input", "input_tokens", default=1024, show_default=True, help="Tokens of a random prompt."),
+        click.option("--output", "output_tokens", default=128, show_default=True, help="Tokens of an answer."),
+        click.option("--dataset", default="random", show_default=True,
+                     help="'random', 'real' (shipped prompts), or a file of conversations."),
+        click.option("--seed", default=None, type=int, help="Of random prompts; default: fresh, past any cache."),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def target(given: Mapping[str, Any]) -> tuple[dict[str, Any], Target]:
+    ops = Ops(given["url"])
+    status = ops.status()
+    python = load_settings().engine_python
+    if not python.exists():
+        raise ApplianceError(f"the load generator is the engine's, and {python} does not exist; `make engine` makes it")
+    about = status.get("about") or {}
+    tokenizer = str((about.get("weights") or {}).get("name") or status.get("model"))
+    url = given["api_url"] or api_url(ops.url)
+    return status, Target(url, str(status.get("model")), tokenizer, python, read_key(given["api_key_file"]))
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield bar
+
+
+def show(points: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in ("load", "ok", "failed", "cut", "tokens/s", "TTFT p50", "p99", "ITL p50", "p99"):
+        table.add_column(name, justify="left" if name == "load" else "right")
+    for p in points:
+        times = [f"{p[what].get(share, float('nan')):.4f}" for what in ("ttft", "itl") for share in ("p50", "p99")]
+        counts = [str(p[key]) for key in ("completed", "failed", "short")]
+        table.add_row(p["name"], *counts, f"{p['output_tokens_per_s']:,.1f}", *times)
+    Console().print(table)
+
+
+def save(runs: list[Run], given: Mapping[str, Any], experiment: str) -> None:
+    stem = given["out"] or Path(f"{experiment}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
+    for one in runs:
+        path = stem.with_name(f"{stem.stem}-{one.label}{stem.suffix}") if len(runs) > 1 else stem
+        results.write(path, one)
+        click.echo(f"results: {path}")
+    page = given["page"] or stem.with_suffix(".html")
+    page.write_text(report.html(runs), encoding="utf-8")
+    click.echo(f"report: {page}")

@@ -1,0 +1,1 @@
+"""A running appliance as verify, bench and status reach it."""

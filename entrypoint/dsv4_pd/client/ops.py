@@ -1,0 +1,67 @@
+"""The ops port as verify, bench and status read it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from dsv4_pd.errors import ApplianceError
+from dsv4_pd.run.ops.exposition import Sample, samples
+
+
+class Ops:
+    """One appliance's ops port."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+
+    def status(self) -> dict[str, Any]:
+        """The body of /status, whatever its status code: body and code agree, and the body says more.
+
+        Raises:
+            ApplianceError: when nothing answers there.
+        """
+        data = json.loads(self._get("/status"))
+        return data if isinstance(data, dict) else {}
+
+    def live(self) -> dict[str, Any]:
+        """The present load."""
+        data = json.loads(self._get("/live"))
+        return data if isinstance(data, dict) else {}
+
+    def metrics(self) -> str:
+        """The exposition text."""
+        return self._get("/metrics").decode()
+
+    def samples(self) -> list[Sample]:
+        """The exposition's values."""
+        return samples(self.metrics())
+
+    def _get(self, path: str) -> bytes:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+                body = answer.read()
+        except urllib.error.HTTPError as error:
+            body = error.read()
+        except (OSError, ValueError) as error:
+            raise ApplianceError(
+                f"no appliance answers at {self.url} ({error}); start one with `dsv4-pd serve`, "
+                "or give its ops port with --url"
+            ) from error
+        return bytes(body)
+
+
+def by_role(seen: list[Sample], name: str) -> dict[str, float]:
+    """One metric's value for each role, summed over its other labels.
+
+    >>> by_role([Sample("x", {"role": "decode"}, 2.0)], "x")
+    {'decode': 2.0}
+    """
+    found: dict[str, float] = {}
+    for sample in seen:
+        if sample.name == name:
+            role = sample.labels.get("role", "")
+            found[role] = found.get(role, 0.0) + sample.value
+    return found

@@ -1,0 +1,38 @@
+"""Room for the model, the compiled kernels and the state."""
+
+from __future__ import annotations
+
+from dsv4_pd.doctor.base import Check, Disk, Finding, Situation, fail, gib, ok, warn
+
+GIB = 1 << 30
+_CHECKPOINT = 162 * 10**9  # 159.5 GB by the memory model, and room for what is in flight
+_NEED = {"cache": 8 * GIB, "state": GIB // 16, "run": GIB // 16}
+
+
+def _need(s: Situation, disk: Disk) -> int:
+    if disk.purpose == "model":
+        return _CHECKPOINT if "DeepSeek-V4-Flash" in s.settings.model else GIB
+    return _NEED[disk.purpose] if s.on_gpus or disk.purpose != "cache" else GIB // 16
+
+
+def _run(s: Situation) -> Finding:
+    short = [d for d in s.around.disks if d.free_bytes is not None and d.free_bytes < _need(s, d)]
+    parts = [f"{d.purpose} {gib(d.free_bytes)} free at {d.path}" for d in s.around.disks if d.free_bytes is not None]
+    if short:
+        d = short[0]
+        act = fail if d.purpose in ("model", "state", "run") else warn
+        return act(
+            f"{d.purpose}: {gib(d.free_bytes or 0)} free at {d.path}, {gib(_need(s, d))} needed",
+            f"free space there, or point {d.setting} to a larger disk",
+        )
+    return ok("; ".join(parts) or "not measured")
+
+
+CHECK = Check(
+    name="disk-space",
+    symptom='"No space left on device" in the middle of a download or of a kernel build',
+    why="The checkpoint takes about 160 GB once; compiled kernels take some GB more.",
+    source="the checkpoint's index (total size); peers' pages on JIT cache sizes",
+    run=_run,
+    gpu_only=False,
+)

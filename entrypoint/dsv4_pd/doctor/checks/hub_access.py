@@ -1,0 +1,38 @@
+"""A model that is not here must be downloadable."""
+
+from __future__ import annotations
+
+from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok, warn
+from dsv4_pd.errors import SettingsError
+
+_OFF = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+def _run(s: Situation) -> Finding:
+    offline = next((name for name in _OFF if s.env(name).upper() in ("1", "ON", "YES", "TRUE")), None)
+    if s.around.model.path is not None:
+        return ok(f"not needed, the model is here{f' ({offline} is set)' if offline else ''}")
+    if offline:
+        return fail(
+            f"{offline} is set and {s.settings.model} is not on this machine",
+            f"unset {offline} and run `dsv4-pd download`, or set DSV4_MODEL to a folder that has it",
+        )
+    if not s.settings.model_revision:
+        return warn(
+            "online, and DSV4_MODEL_REVISION is not set: the newest commit is taken",
+            "set DSV4_MODEL_REVISION to a commit, so that both roles and every restart load the same",
+        )
+    return ok("online, revision pinned" + (", HF_TOKEN set" if s.env("HF_TOKEN") else ", no HF_TOKEN (public model)"))
+
+
+CHECK = Check(
+    name="hub-access",
+    symptom='"We couldn\'t connect to the Hub" or 401/403 while loading',
+    why="An offline switch with no local copy fails only when the servers load; an unpinned revision can change.",
+    source="huggingface_hub environment variables (HF_HUB_OFFLINE, HF_TOKEN)",
+    run=_run,
+    expected="the model here, or leave to download it",
+    fatal=True,
+    error=SettingsError,
+    gpu_only=False,
+)

@@ -1,0 +1,32 @@
+"""Weights, KV cache and graphs must fit into each card."""
+
+from __future__ import annotations
+
+from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok
+from dsv4_pd.errors import SettingsError
+from dsv4_pd.plan.memory_plan import estimates, misfits, read_shape, table
+
+
+def _run(s: Situation) -> Finding:
+    shape = read_shape(s.around.model.path, s.around.model.total_bytes)
+    if s.placement is None or not s.placement.visible:
+        return ok("no plan")
+    if shape is None:
+        return ok("the model is not a DeepSeek-V4: no prediction")
+    problems = misfits(s.settings, s.placement, shape)
+    if problems:
+        first = problems[0]
+        return fail(f"{first.subject}: {first.found}, not {first.expected}", first.remedy)
+    return ok("; ".join(table(estimates(s.settings, s.placement, shape))))
+
+
+CHECK = Check(
+    name="memory-fit",
+    symptom='"Not enough memory. Please try to increase --mem-fraction-static" after the load, or OOM under load',
+    why="Weights, KV pools and graphs are known before the load; the engine finds out after 146 GB of it.",
+    source="SGLang 0.5.23 pool_configurator.py (DSV4PoolConfigurator); sglang#35777, PR#38861",
+    run=_run,
+    expected="settings that fit the cards",
+    fatal=True,
+    error=SettingsError,
+)

@@ -1,0 +1,36 @@
+"""The model's folder must be complete."""
+
+from __future__ import annotations
+
+from dsv4_pd.doctor.base import Check, Finding, Situation, fail, gib, ok, warn
+from dsv4_pd.errors import SettingsError
+
+
+def _run(s: Situation) -> Finding:
+    model = s.around.model
+    if model.path is None:
+        return warn(f"{s.settings.model} is not on this machine; serve would download it", "dsv4-pd download")
+    if model.problems:
+        more = f" and {len(model.problems) - 3} more" if len(model.problems) > 3 else ""
+        return fail(f"{model.path}: {'; '.join(model.problems[:3])}{more}", _remedy(s))
+    return ok(f"{model.path}, complete" + (f", {gib(model.total_bytes)}" if model.total_bytes else ""))
+
+
+def _remedy(s: Situation) -> str:
+    """A name on the Hub can be downloaded anew; a folder is the operator's own copy."""
+    if s.settings.model == str(s.around.model.path):
+        return "copy the model there anew, mount what its links point to, or set DSV4_MODEL"
+    return "dsv4-pd download mends it"
+
+
+CHECK = Check(
+    name="model-files",
+    symptom="a crash with a safetensors or JSON error after minutes of loading, or garbage answers",
+    why="An interrupted copy leaves missing, empty or short shards, and links into a cache that was not mounted.",
+    source="safetensors format (header length and offsets); Hugging Face cache layout (links into blobs)",
+    run=_run,
+    expected="every file that the index names, whole",
+    fatal=True,
+    error=SettingsError,
+    gpu_only=False,
+)

@@ -1,0 +1,1 @@
+"""From settings and host facts to programs and their files, before anything is started."""

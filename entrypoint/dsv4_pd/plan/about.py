@@ -1,0 +1,86 @@
+"""What runs here, for receipts and comparisons: versions, machine, topology, settings. Holds no secret."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any
+
+from dsv4_pd import __version__
+from dsv4_pd.host.facts import HostFacts
+from dsv4_pd.plan import memory_plan, model_files
+from dsv4_pd.plan.paths import Paths, venvs_dir
+from dsv4_pd.plan.placement import Placement
+from dsv4_pd.plan.profiles import Profile
+from dsv4_pd.settings.load import image_reference
+from dsv4_pd.settings.schema import SECRETS, Settings
+
+# Where an installation lies says nothing about what it does.
+_PLACES = frozenset({"run_dir", "state_dir", "cache_dir", "engine_python", "router_python", "host", "log_format"})
+_PACKAGES = ("sglang", "sglang_router", "nixl", "torch", "triton", "flashinfer_python", "smg")
+
+
+def about(settings: Settings, profile: Profile, facts: HostFacts, placement: Placement, paths: Paths) -> dict[str, Any]:
+    """Plain values for /status, receipts and benchmark files."""
+    return {
+        "image": image_reference(),
+        "container": facts.software.container,
+        "run_dir": str(paths.run),
+        "state_dir": str(paths.state),
+        "versions": {"dsv4-pd": __version__, **_versions(settings)},
+        "weights": {"name": settings.model, "revision": settings.model_revision},
+        "settings_hash": settings_hash(settings),
+        "machine": machine(facts),
+        "expected_kv_tokens": expected_kv_tokens(settings, profile, placement),
+        "placement": {
+            role.role: {
+                "gpus": [gpu.uuid for gpu in role.gpus],
+                "tensor_parallel": role.tensor_parallel,
+                "numa_nodes": list(role.numa_nodes) or ([] if role.numa_node is None else [role.numa_node]),
+                "cpus": sorted(role.cpus),
+            }
+            for role in placement.roles
+        },
+    }
+
+
+def machine(facts: HostFacts) -> dict[str, Any]:
+    """What decides how fast this host can be; benchmark comparisons refuse hosts that differ in it."""
+    return {
+        "cpu": facts.cpu_model,
+        "cpus": len(facts.allowed_cpus),
+        "memory_gb": round((facts.memory_bytes or 0) / 1e9),
+        "numa_nodes": len(facts.numa_nodes),
+        "kernel": facts.software.kernel,
+        "driver": facts.driver_version,
+        "gpus": [{"name": gpu.name, "memory_gb": round(gpu.memory_bytes / 1e9)} for gpu in facts.gpus],
+        "topology": [{"numa_node": gpu.numa_node, "bridges": list(gpu.bridges)} for gpu in facts.gpus],
+    }
+
+
+def expected_kv_tokens(settings: Settings, profile: Profile, placement: Placement) -> dict[str, int]:
+    """Role -> tokens of KV that it should hold: what the profile pins, else the memory model's figure for its cards."""
+    if placement.device == "cuda":
+        shape = memory_plan.read_shape(model_files.find(settings.model, settings.model_revision, os.environ))
+        return {c.load.role: c.tokens for c in memory_plan.estimates(settings, placement, shape)} if shape else {}
+    flags = {
+        role.role: {**profile.engine.get("common", {}), **profile.engine.get(role.role, {})} for role in placement.roles
+    }
+    return {role: int(found["max-total-tokens"]) for role, found in flags.items() if "max-total-tokens" in found}
+
+
+def settings_hash(settings: Settings) -> str:
+    """Of everything that changes what is served; places and secrets are left out."""
+    values = settings.model_dump(mode="json", exclude={*_PLACES, *SECRETS})
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _versions(settings: Settings) -> dict[str, str]:
+    """Read from the names of installed distributions: importing them would take seconds."""
+    found: dict[str, str] = {}
+    for environment in sorted(venvs_dir(settings.engine_python).glob("*/lib/python3.*/site-packages")):
+        for package in _PACKAGES:
+            for path in environment.glob(f"{package}-*.dist-info"):
+                found.setdefault(package, path.name.removesuffix(".dist-info").split("-", 1)[1])
+    return found

@@ -1,0 +1,122 @@
+"""Make the folders of one appliance, and say which can't be written and why."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from dsv4_pd.errors import Problem, SettingsError, TemporaryError
+from dsv4_pd.plan.paths import Paths
+from dsv4_pd.settings.schema import Settings
+
+_SOCKET_PATH_MAX = 107  # sun_path of a unix socket
+
+
+def resolve(settings: Settings, environ: Mapping[str, str]) -> Paths:
+    """The folders the settings name, or the defaults for this user; makes nothing."""
+    home = Path(environ.get("HOME") or "/nonexistent")
+    state_home = Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state")
+    run = settings.run_dir or _first_writable(
+        Path("/run/dsv4-pd"),
+        Path(environ.get("XDG_RUNTIME_DIR") or "/nonexistent") / "dsv4-pd",
+        Path(f"/tmp/dsv4-pd-{os.getuid()}"),
+    )
+    state = settings.state_dir or _first_writable(
+        Path("/var/lib/dsv4-pd"), state_home / "dsv4-pd", Path(f"/tmp/dsv4-pd-state-{os.getuid()}")
+    )
+    cache = settings.cache_dir or state / "cache"
+    # The engine binds to NUMA nodes through a script in TMPDIR, and docker mounts --tmpfs folders noexec.
+    temp = next((path for path in (run / "tmp", cache / "tmp") if _executable(path)), run / "tmp")
+    return Paths(run=run, state=state, cache=cache, temp=temp)
+
+
+def _first_writable(*candidates: Path) -> Path:
+    """The first folder that exists and can be written, or could be made; else the last."""
+    return next((path for path in candidates if _writable(path)), candidates[-1])
+
+
+def _writable(path: Path) -> bool:
+    if path.exists():
+        return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
+    return os.access(_existing(path), os.W_OK | os.X_OK)
+
+
+def _executable(path: Path) -> bool:
+    """Whether files below it may be executed: the mount's noexec flag."""
+    return not os.statvfs(_existing(path)).f_flag & os.ST_NOEXEC
+
+
+def _existing(path: Path) -> Path:
+    """The path itself, or its closest parent that exists."""
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def make(paths: Paths) -> None:
+    """Create every folder with mode 0700.
+
+    Raises:
+        SettingsError: naming each folder that can't be written, or a socket path that is too long.
+    """
+    named = {"DSV4_RUN_DIR": paths.run, "DSV4_STATE_DIR": paths.state, "DSV4_CACHE_DIR": paths.cache}
+    problems = [problem for name, path in named.items() if (problem := _make(name, path))]
+    length = len(os.fsencode(paths.supervisor_socket))
+    if length > _SOCKET_PATH_MAX:
+        problems.append(
+            Problem(
+                "DSV4_RUN_DIR",
+                f"a socket path of {length} bytes",
+                f"at most {_SOCKET_PATH_MAX}",
+                "choose a shorter folder",
+            )
+        )
+    if problems:
+        raise SettingsError(problems)
+    for path in (paths.logs, paths.plugin_records, paths.temp):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _make(name: str, path: Path) -> Problem | None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        return Problem(
+            name,
+            f"{str(path)!r} ({error.strerror})",
+            f"a folder that uid {os.getuid()} may write",
+            f"mount a volume or tmpfs there owned by {os.getuid()}:{os.getgid()}, or set {name}",
+        )
+    return None
+
+
+def lock(paths: Paths) -> IO[str]:
+    """Hold the run folder for this process's life.
+
+    Raises:
+        TemporaryError: when another appliance holds it.
+    """
+    handle = (paths.run / "lock").open("a+", encoding="ascii")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        handle.seek(0)
+        raise TemporaryError(
+            [
+                Problem(
+                    "DSV4_RUN_DIR",
+                    f"{str(paths.run)!r}, held by process {handle.read()}",
+                    "a folder of its own for each appliance",
+                    "stop that appliance, or set DSV4_RUN_DIR",
+                )
+            ]
+        ) from error
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
+    return handle

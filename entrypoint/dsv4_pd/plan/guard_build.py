@@ -1,0 +1,98 @@
+"""From the plan to the guard's configuration, pure. `serve` runs this; the guard process never loads the settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dsv4_pd import __version__
+from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
+from dsv4_pd.plan.paths import Paths, share_dir
+from dsv4_pd.plan.placement import Placement
+from dsv4_pd.plan.profiles import Profile
+from dsv4_pd.plan.programs import Program
+from dsv4_pd.settings.schema import Settings
+
+SERVERS = ("prefill", "decode", "single")
+
+
+def build(
+    settings: Settings,
+    profile: Profile,
+    placement: Placement,
+    programs: tuple[Program, ...],
+    paths: Paths,
+    about: Mapping[str, Any] | None = None,
+) -> GuardConfig:
+    """The guard's view of the plan."""
+    by_name = {program.name: program for program in programs}
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
+    return GuardConfig(
+        version=__version__,
+        fingerprint=_fingerprint(programs),
+        mode=placement.mode,
+        profile=placement.profile,
+        servers=tuple(_server(by_name[name], settings, placement) for name in SERVERS if name in by_name),
+        router_url=f"http://{host}:{settings.port}",
+        router_log=str(by_name["router"].log_path),
+        model=settings.served_model_name or settings.model,
+        model_source=settings.model,
+        model_revision=settings.model_revision,
+        ops_host=settings.host,
+        ops_port=settings.ops_port,
+        socket=str(paths.supervisor_socket),
+        health_file=str(paths.health),
+        exit_file=str(paths.verdict),
+        starts_file=str(paths.state / "starts.json"),
+        record_dir=str(paths.plugin_records),
+        signatures=str(share_dir() / "config" / "signatures.toml"),
+        temp_dir=str(paths.temp),
+        supervisor_log=str(paths.log("supervisord")),
+        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        safe_mode=settings.safe_mode,
+        plugins=_plugins(settings, profile),
+        router_metrics_url=f"http://127.0.0.1:{settings.router_metrics_port}/metrics",
+        cache_dir=str(paths.cache),
+        about=about or {},
+        limits=_limits(settings),
+    )
+
+
+def _server(program: Program, settings: Settings, placement: Placement) -> ServerConfig:
+    port = settings.decode_port if program.name == "decode" else settings.prefill_port
+    bootstrap = settings.bootstrap_port if program.name == "prefill" and placement.mode == "pd" else None
+    return ServerConfig(
+        name=program.name,
+        url=f"http://127.0.0.1:{port}",
+        log=str(program.log_path),
+        gpus=program.gpus,
+        bootstrap_url=f"http://127.0.0.1:{bootstrap}" if bootstrap else None,
+        bootstrap_port=bootstrap,
+    )
+
+
+def _plugins(settings: Settings, profile: Profile) -> tuple[str, ...]:
+    """Plugins named by the profile; the kernels' one is left out where the operator asked for the stock kernels."""
+    named = profile.engine_env.get("SGLANG_PLUGINS", "").split(",")
+    stock = settings.kernels == "stock"
+    return tuple(name for name in named if name and not (stock and name == "dsv4-kernels"))
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        start_timeout=settings.start_timeout,
+        stall_timeout=settings.stall_timeout,
+        restart_limit=settings.restart_limit,
+        restart_window=settings.restart_window,
+        drain_timeout=settings.drain_timeout,
+        link_timeout=settings.link_timeout,
+    )
+
+
+def _fingerprint(programs: tuple[Program, ...]) -> str:
+    plan: list[Mapping[str, Any]] = [
+        {"argv": item.argv, "env": item.env, "files": [file.text for file in item.files]} for item in programs
+    ]
+    return hashlib.sha256(json.dumps([__version__, plan], default=str).encode()).hexdigest()[:16]

@@ -1,0 +1,103 @@
+"""What the guard must know, as plain data: built once by `serve`, handed over in a file of mode 0600."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The operator's bounds, in seconds where not counts."""
+
+    start_timeout: float = 3600.0
+    stall_timeout: float = 300.0
+    restart_limit: int = 3
+    restart_window: float = 1800.0
+    drain_timeout: float = 30.0
+    link_timeout: float = 60.0
+    router_timeout: float = 15.0  # for the router to list workers that are ready
+    plugin_timeout: float = 60.0  # for a plugin to prove itself once every server is ready
+    proof_timeout: float = 120.0  # READY without a proof of the path for longer is DEGRADED
+    gpu_wait: float = 60.0  # for the memory of a dead server to be released
+    max_backoff: float = 60.0
+
+    @property
+    def stable(self) -> float:
+        """READY for so long ends a streak of failures: rarer restarts stay inside the budget anyway."""
+        return self.restart_window / self.restart_limit
+
+    def backoff(self, failures: int) -> float:
+        """How long to wait before the restart that the nth failure in a row asks for; the first waits for nothing."""
+        return 0.0 if failures <= 1 else min(self.max_backoff, 2.0 ** (failures - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One engine server as the guard sees it."""
+
+    name: str
+    url: str
+    log: str
+    gpus: tuple[str, ...] = ()  # UUIDs
+    bootstrap_url: str | None = None
+    bootstrap_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardConfig:
+    """Everything the guard reads; nothing else reaches it but supervisord's events and the world."""
+
+    version: str
+    fingerprint: str  # of the plan: a changed setting or image gives failed starts a new chance
+    mode: Literal["pd", "single"]
+    profile: str
+    servers: tuple[ServerConfig, ...]
+    router_url: str
+    router_log: str
+    model: str  # as it is served
+    ops_host: str
+    ops_port: int
+    socket: str
+    health_file: str
+    exit_file: str
+    starts_file: str
+    record_dir: str
+    signatures: str
+    supervisor_log: str
+    temp_dir: str
+    model_source: str = ""  # where the servers load it from: a folder or a name of the Hub
+    model_revision: str | None = None
+    api_key: str | None = dataclasses.field(default=None, repr=False)
+    safe_mode: Literal["auto", "off", "on"] = "auto"
+    safe_after: int = 3  # failed starts in a row
+    plugins: tuple[str, ...] = ()  # must prove themselves in every server
+    router_metrics_url: str = ""
+    cache_dir: str = ""  # where the engine puts what it compiles
+    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # versions and machine, shown by /status
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    canary_interval: float = 30.0
+    health_interval: float = 15.0
+    metrics_interval: float = 2.0
+    probe_interval: float = 0.25
+
+    def to_json(self) -> str:
+        """The file's text; holds the API key, so the file must have mode 0600."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+
+def from_json(text: str) -> GuardConfig:
+    """The configuration from its file's text; an unknown key is a programming error and raises TypeError."""
+    data: dict[str, Any] = json.loads(text)
+    servers = tuple(ServerConfig(**{**item, "gpus": tuple(item["gpus"])}) for item in data.pop("servers"))
+    limits = Limits(**data.pop("limits"))
+    return GuardConfig(**{**data, "plugins": tuple(data["plugins"])}, servers=servers, limits=limits)
+
+
+def load(path: Path) -> GuardConfig:
+    """Read the configuration file."""
+    return from_json(path.read_text(encoding="utf-8"))

@@ -1,0 +1,90 @@
+"""The memory model applied to a plan: one estimate a role, and what can't fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from dsv4_pd.errors import Problem
+from dsv4_pd.plan.memory_model import GIB, Estimate, Load, Shape, estimate, needed_fraction, shape_of
+from dsv4_pd.plan.placement import Placement, RolePlacement
+from dsv4_pd.settings.schema import Settings
+
+_HIGHEST_FRACTION = 0.95
+
+
+def read_shape(folder: Path | None, total_bytes: int | None = None) -> Shape | None:
+    """The shape of the model in a folder; without one, that of DeepSeek-V4-Flash; None for another kind of model."""
+    if folder is None or not (folder / "config.json").is_file():
+        return Shape()
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError:
+        return Shape()
+    return shape_of(config, total_bytes)
+
+
+def load_of(settings: Settings, role: RolePlacement) -> Load:
+    """What the settings ask of a role."""
+    decode = role.role != "prefill"
+    return Load(
+        role=role.role,
+        tensor_parallel=role.tensor_parallel,
+        fraction=settings.decode_mem_fraction if decode else settings.prefill_mem_fraction,
+        max_running=settings.max_running_requests,
+        chunk=settings.chunked_prefill_size,
+        speculative=settings.speculative != "off",
+    )
+
+
+def estimates(settings: Settings, placement: Placement, shape: Shape) -> tuple[Estimate, ...]:
+    """One estimate for each role on GPUs; the smallest card of a group counts."""
+    return tuple(
+        estimate(shape, load_of(settings, role), min(gpu.memory_bytes for gpu in role.gpus))
+        for role in placement.roles
+        if role.gpus
+    )
+
+
+def misfits(settings: Settings, placement: Placement, shape: Shape) -> tuple[Problem, ...]:
+    """Settings that can't fit: no room for the longest request's KV, or none for the work beside it."""
+    found = []
+    for role, card in zip(placement.roles, estimates(settings, placement, shape), strict=True):
+        name = f"DSV4_{'PREFILL' if role.role == 'prefill' else 'DECODE'}_MEM_FRACTION"
+        if card.tokens < settings.context_length:
+            found.append(_too_small(settings, role, card, shape, name))
+        elif card.headroom < 0:
+            over = f"{settings_value(settings, role):g} on {role.role}: {-card.headroom / GIB:.1f} GiB too much"
+            found.append(
+                Problem(name, over, f"room for {card.runtime / GIB:.1f} GiB of activations and graphs",
+                        f"lower {name}, DSV4_CHUNKED_PREFILL_SIZE or DSV4_MAX_RUNNING_REQUESTS"))  # fmt: skip
+    return tuple(found)
+
+
+def settings_value(settings: Settings, role: RolePlacement) -> float:
+    """The role's memory fraction."""
+    return load_of(settings, role).fraction
+
+
+def _too_small(settings: Settings, role: RolePlacement, card: Estimate, shape: Shape, name: str) -> Problem:
+    memory = min(gpu.memory_bytes for gpu in role.gpus)
+    needed = needed_fraction(shape, card.load, memory, settings.context_length)
+    lower = "lower DSV4_CONTEXT_LENGTH and DSV4_MAX_RUNNING_REQUESTS"
+    remedy = f"set {name}={needed:g}, or {lower}" if needed <= _HIGHEST_FRACTION else f"{lower}, or give it more GPUs"
+    return Problem(
+        name,
+        f"{card.load.fraction:g} on {role.role}: {card.weights / GIB:.1f} GiB of weights on each of "
+        f"{role.tensor_parallel} cards leave KV for {card.tokens} tokens",
+        f"{settings.context_length} (DSV4_CONTEXT_LENGTH)",
+        remedy,
+    )
+
+
+def table(cards: tuple[Estimate, ...]) -> list[str]:
+    """A line a role for `plan` and `doctor`."""
+    return [
+        f"{card.load.role}: {card.weights / GIB:.1f} GiB weights + {max(card.kv, 0) / GIB:.1f} KV + "
+        f"{card.runtime / GIB:.1f} activations and graphs, {card.headroom / GIB:.1f} left of "
+        f"{card.memory / GIB:.1f} a card; KV for {card.tokens:,} tokens"
+        for card in cards
+    ]

@@ -1,0 +1,73 @@
+"""Where things lie: shared data of the distribution, and the folders of one running appliance."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def share_dir() -> Path:
+    """The folder that holds `config/` and `demo/model/`: beside the installation, or the checkout."""
+    installed = Path(sys.prefix) / "share" / "dsv4-pd"
+    return installed if installed.is_dir() else Path(__file__).resolve().parents[3]
+
+
+def venvs_dir(engine_python: Path) -> Path:
+    """The folder of all environments: VENVS/engine/bin/python lies in it, unless the operator names another engine."""
+    above = engine_python.parents
+    return above[2] if len(above) > 2 else Path(sys.prefix).parent
+
+
+def profiles_dir() -> Path:
+    """The profiles' folder."""
+    return share_dir() / "config" / "profiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The folders of one appliance; everything below `run` goes with the process tree."""
+
+    run: Path
+    state: Path
+    cache: Path
+    temp: Path  # TMPDIR of every child: emptied with the run, and on a file system that may execute
+
+    @property
+    def logs(self) -> Path:
+        """One capped log per program."""
+        return self.run / "log"
+
+    @property
+    def supervisor_socket(self) -> Path:
+        """supervisord's XML-RPC, a unix socket of mode 0700."""
+        return self.run / "supervisor.sock"
+
+    @property
+    def supervisor_conf(self) -> Path:
+        """The rendered supervisord configuration."""
+        return self.run / "supervisord.conf"
+
+    @property
+    def health(self) -> Path:
+        """The guard's published state."""
+        return self.run / "health.json"
+
+    @property
+    def verdict(self) -> Path:
+        """The guard's last word: exit code and cause."""
+        return self.run / "exit.json"
+
+    @property
+    def guard_config(self) -> Path:
+        """What the guard needs to know, mode 0600."""
+        return self.run / "guard.json"
+
+    @property
+    def plugin_records(self) -> Path:
+        """Where engine plugins prove, per process, that they are live."""
+        return self.run / "plugins"
+
+    def log(self, program: str) -> Path:
+        """The log of one program."""
+        return self.logs / f"{program}.log"

@@ -1,0 +1,315 @@
+"""What supervisord runs, as plain data: rendering, doctor, guard and tests all read the same value.
+
+`programs(...)` is pure: settings, profile and placement in, programs out. Engine flags are those of SGLang 0.5.23
+and sglang-router 0.3.2; a test resolves them through SGLang's own argument resolution.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from dsv4_pd.host import numa
+from dsv4_pd.plan.paths import Paths, venvs_dir
+from dsv4_pd.plan.placement import Placement, RolePlacement
+from dsv4_pd.plan.profiles import Profile
+from dsv4_pd.plan.router_args import LOOPBACK, router_argv
+from dsv4_pd.settings.schema import Settings
+
+NumaPolicy = Literal["membind", "preferred", "cpu", "none"]
+_LAUNCH = str(Path(__file__).parents[1] / "run" / "supervision" / "launch.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A TCP port a program listens on, and the setting that moves it."""
+
+    setting: str
+    host: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A file that a program reads; mode 0600 because it may hold the API key."""
+
+    path: Path
+    text: str
+    mode: int = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One supervised process tree."""
+
+    name: str  # "prefill", "decode", "single", "router", "guard"
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    numa_node: int | None
+    gpus: tuple[str, ...]  # UUIDs
+    ports: tuple[Port, ...]
+    ready_url: str | None
+    log_path: Path
+    files: tuple[ConfigFile, ...] = ()
+    autorestart: bool = False  # servers are restarted by the guard, by policy
+    stop_wait_s: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What planning needs from outside the settings: folders, NUMA permission, the operator's own variables."""
+
+    paths: Paths
+    numa_policy: NumaPolicy
+    environ: Mapping[str, str]
+    share: Path
+
+
+def programs(settings: Settings, profile: Profile, placement: Placement, around: Surroundings) -> tuple[Program, ...]:
+    """Every program of the appliance, in start order."""
+    servers = tuple(_server(settings, profile, placement, role, around) for role in placement.roles)
+    return (*servers, _router(settings, placement, around), _guard(settings, around))
+
+
+def server_flags(
+    settings: Settings,
+    profile: Profile,
+    placement: Placement,
+    role: RolePlacement,
+    policy: NumaPolicy = "none",
+) -> dict[str, Any]:
+    """The flags of one SGLang server as its `--config` file spells them."""
+    flags = _common_flags(settings) | _role_flags(settings, role.role)
+    if placement.device == "cuda":
+        flags |= _gpu_flags(settings, placement, role, policy)
+    return flags | dict(profile.engine.get("common", {})) | dict(profile.engine.get(role.role, {}))
+
+
+def _common_flags(settings: Settings) -> dict[str, Any]:
+    """What both roles must agree on, from one source; a mismatch kills decode at the first request."""
+    flags: dict[str, Any] = {
+        "model-path": settings.model,
+        "served-model-name": settings.served_model_name or settings.model,
+        "host": LOOPBACK,
+        "context-length": settings.context_length,
+        "chunked-prefill-size": settings.chunked_prefill_size,
+        "max-running-requests": settings.max_running_requests,
+        "reasoning-parser": "deepseek-v4",
+        "tool-call-parser": "deepseekv4",
+        "enable-metrics": True,
+        "enable-cache-report": True,
+        # The guard reads milestones at info; the console filters by DSV4_LOG_LEVEL.
+        "log-level": "debug" if settings.log_level == "debug" else "info",
+        "log-level-http": "warning",
+    }
+    if settings.model_revision:
+        flags["revision"] = settings.model_revision
+    return flags | _speculative_flags(settings)
+
+
+def _speculative_flags(settings: Settings) -> dict[str, Any]:
+    """NEXTN asserts for this model in 0.5.23; EAGLE with top-k 1 is its spelling."""
+    if settings.speculative == "eagle":
+        return {
+            "speculative-algorithm": "EAGLE",
+            "speculative-num-steps": 3,
+            "speculative-eagle-topk": 1,
+            "speculative-num-draft-tokens": 4,
+        }
+    return {"speculative-algorithm": "DSPARK"} if settings.speculative == "dspark" else {}
+
+
+def _role_flags(settings: Settings, role: str) -> dict[str, Any]:
+    if role == "single":
+        return {"port": settings.prefill_port, "nccl-port": settings.prefill_nccl_port}
+    prefill = role == "prefill"
+    return {
+        "port": settings.prefill_port if prefill else settings.decode_port,
+        "nccl-port": settings.prefill_nccl_port if prefill else settings.decode_nccl_port,
+        "disaggregation-mode": role,
+        "disaggregation-transfer-backend": "nixl",  # the engine's default is mooncake
+        "disaggregation-bootstrap-port": settings.bootstrap_port,
+    }
+
+
+def _gpu_flags(settings: Settings, placement: Placement, role: RolePlacement, policy: NumaPolicy) -> dict[str, Any]:
+    prefill = role.role == "prefill"
+    flags: dict[str, Any] = {
+        "tp-size": role.tensor_parallel,
+        "base-gpu-id": role.base_gpu_id,
+        "mem-fraction-static": settings.prefill_mem_fraction if prefill else settings.decode_mem_fraction,
+    }
+    if not prefill:
+        flags["cuda-graph-max-bs-decode"] = settings.max_running_requests  # the default captures up to 512
+    nodes = [gpu.numa_node for gpu in placement.visible]
+    if policy != "none" and role.numa_nodes and None not in nodes:
+        flags["numa-node"] = nodes  # indexed by GPU id: one entry for every visible GPU, not for the role's own
+    return flags
+
+
+def server_env(settings: Settings, profile: Profile, placement: Placement, around: Surroundings) -> dict[str, str]:
+    """Variables of one server: ours first, then defaults that the operator's own variables override."""
+    paths, environ = around.paths, around.environ
+    env = {
+        "SGLANG_HOST_IP": LOOPBACK,  # otherwise the engine probes a route to a public address
+        "DSV4_PLUGIN_RECORD_DIR": str(paths.plugin_records),
+        "TMPDIR": str(paths.temp),
+        "NO_PROXY": _no_proxy(environ),
+        "no_proxy": _no_proxy(environ),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in placement.visible),  # none on a CPU profile
+    }
+    site = [str(around.share / part) for part in profile.engine_path]
+    if site:
+        env["PYTHONPATH"] = ":".join([*site, *filter(None, [environ.get("PYTHONPATH")])])
+    defaults = _env_defaults(settings, placement, paths) | dict(profile.engine_env)
+    if settings.kernels == "stock":
+        defaults |= {"DSV4_KERNELS": "stock"}
+    return {key: value for key, value in defaults.items() if not environ.get(key)} | env
+
+
+def _env_defaults(settings: Settings, placement: Placement, paths: Paths) -> dict[str, str]:
+    wait = str(int(settings.link_timeout))
+    env = {
+        "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": wait,  # the engine's default is 300 s: a client's wait when
+        "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": wait,  # the other half is gone
+        "SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS": "0",  # else a crashed server lingers for a minute
+        "SGLANG_CACHE_DIR": str(paths.cache),
+        "SGLANG_JIT_CACHE_DIR": str(paths.cache / "jit"),  # does not follow SGLANG_CACHE_DIR
+        "HUMMING_CACHE_DIR": str(paths.cache / "humming"),
+        "UCX_LOG_LEVEL": "warn",
+        # One host by design: what the servers open for each other stays off the container's network.
+        "UCX_NET_DEVICES": "lo",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    if placement.device == "cuda":
+        env["UCX_TLS"] = "cuda,sm,tcp,self"
+        if settings.pcie_allreduce != "off":
+            env["SGLANG_ENABLE_PCIE_IPC_ALLREDUCE"] = "1"
+    return env
+
+
+def _no_proxy(environ: Mapping[str, str]) -> str:
+    """The operator's list with loopback added: a proxy must never see the calls between our own servers."""
+    own = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    return ",".join(dict.fromkeys([*filter(None, own.split(",")), LOOPBACK, "localhost"]))
+
+
+def _server(
+    settings: Settings, profile: Profile, placement: Placement, role: RolePlacement, around: Surroundings
+) -> Program:
+    flags = server_flags(settings, profile, placement, role, around.numa_policy)
+    config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
+    key = _key_files(settings, around.paths, role.role)
+    extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args
+    return Program(
+        name=role.role,
+        argv=(
+            *_numactl(role, around.numa_policy),
+            str(settings.engine_python),
+            _LAUNCH,
+            "sglang.launch_server",
+            *_key_option(key),
+            "--",
+            "--config",
+            str(config.path),
+            *split_args(extra),
+        ),
+        env=tuple(sorted(server_env(settings, profile, placement, around).items())),
+        numa_node=role.numa_node,
+        gpus=tuple(gpu.uuid for gpu in role.gpus),
+        ports=_server_ports(settings, role.role),
+        ready_url=f"http://{LOOPBACK}:{flags['port']}/ready",
+        log_path=around.paths.log(role.role),
+        files=(config, *key),
+        stop_wait_s=30,  # prefill answers TERM in 19 s even when idle; the guard ends an idle server hard
+    )
+
+
+def _key_files(settings: Settings, paths: Paths, program: str) -> tuple[ConfigFile, ...]:
+    """The API key in a file of its own; none when there is no key."""
+    if settings.api_key is None:
+        return ()
+    return (ConfigFile(paths.run / f"{program}.key", settings.api_key.get_secret_value()),)
+
+
+def _key_option(files: tuple[ConfigFile, ...]) -> tuple[str, ...]:
+    return ("--api-key-file", str(files[0].path)) if files else ()
+
+
+def _numactl(role: RolePlacement, policy: NumaPolicy) -> tuple[str, ...]:
+    """Bind the HTTP process as well; the engine binds only its schedulers, each to its own card's node."""
+    return numa.arguments(role.numa_nodes, role.memory_nodes, policy)
+
+
+def _server_ports(settings: Settings, role: str) -> tuple[Port, ...]:
+    prefix = "DECODE" if role == "decode" else "PREFILL"
+    http = settings.decode_port if role == "decode" else settings.prefill_port
+    nccl = settings.decode_nccl_port if role == "decode" else settings.prefill_nccl_port
+    ports = [Port(f"DSV4_{prefix}_PORT", LOOPBACK, http), Port(f"DSV4_{prefix}_NCCL_PORT", LOOPBACK, nccl)]
+    if role == "prefill":
+        ports.append(Port("DSV4_BOOTSTRAP_PORT", LOOPBACK, settings.bootstrap_port))
+    return tuple(ports)
+
+
+def _router(settings: Settings, placement: Placement, around: Surroundings) -> Program:
+    key = _key_files(settings, around.paths, "router")
+    module = "smg.launch_router" if settings.router == "smg" else "sglang_router.launch_router"
+    return Program(
+        name="router",
+        argv=(
+            str(router_python(settings)),
+            _LAUNCH,
+            module,
+            *_key_option(key),
+            "--",
+            *router_argv(settings, placement.mode),
+            *split_args(settings.router_extra_args),
+        ),
+        env=(("NO_PROXY", _no_proxy(around.environ)), ("no_proxy", _no_proxy(around.environ))),
+        numa_node=None,
+        gpus=(),
+        ports=(
+            Port("DSV4_PORT", settings.host, settings.port),
+            Port("DSV4_ROUTER_METRICS_PORT", LOOPBACK, settings.router_metrics_port),
+        ),
+        ready_url=f"http://{LOOPBACK}:{settings.port}/readiness",
+        log_path=around.paths.log("router"),
+        files=key,
+        autorestart=True,
+        stop_wait_s=int(settings.drain_timeout) + 5,
+    )
+
+
+def router_python(settings: Settings) -> Path:
+    """The interpreter of the chosen router: its own environment without torch (0.5 s and 80 MB, not 6 s and 830)."""
+    if settings.router_python:
+        return settings.router_python
+    name = "smg" if settings.router == "smg" else "router"
+    return venvs_dir(settings.engine_python) / name / "bin" / "python"
+
+
+def _guard(settings: Settings, around: Surroundings) -> Program:
+    return Program(
+        name="guard",
+        argv=(sys.executable, "-m", "dsv4_pd", "guard", "--config", str(around.paths.guard_config)),
+        env=(("PYTHONUNBUFFERED", "1"),),
+        numa_node=None,
+        gpus=(),
+        ports=(Port("DSV4_OPS_PORT", settings.host, settings.ops_port),),
+        ready_url=f"http://{LOOPBACK}:{settings.ops_port}/livez",
+        log_path=around.paths.log("guard"),
+        autorestart=True,
+        stop_wait_s=5,
+    )
+
+
+def split_args(text: str) -> tuple[str, ...]:
+    """Extra arguments as shell words; the settings have checked that they split."""
+    return tuple(shlex.split(text))

@@ -1,0 +1,55 @@
+"""The one-screen banner that greets the operator once the appliance serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dsv4_pd import __version__
+from dsv4_pd.plan.boot import Plan
+from dsv4_pd.plan.placement import RolePlacement
+
+_RULE = "─" * 78
+
+
+def banner(plan: Plan, health: Mapping[str, Any]) -> str:
+    """Version, roles → devices → NUMA, ports, and a curl line that works as printed."""
+    settings = plan.settings
+    lines = [
+        _RULE,
+        f" dsv4-pd {__version__}   {health.get('state', '')}   profile {plan.profile.name}   model {_model_name(plan)}",
+        "",
+        *(_role_line(role) for role in plan.placement.roles),
+        "",
+        f" API      http://{_reachable(settings.host)}:{settings.port}/v1   ({settings.router})",
+        f" ops      http://{_reachable(settings.host)}:{settings.ops_port}/status   /livez  /readyz  /metrics",
+        "",
+        " try it:",
+        *(" " + line for line in curl_line(plan).splitlines()),
+        _RULE,
+    ]
+    return "\n".join(lines)
+
+
+def curl_line(plan: Plan) -> str:
+    """A chat completion that a shell can run as it stands; the key stays a variable."""
+    key = ' -H "Authorization: Bearer $DSV4_API_KEY"' if plan.settings.api_key else ""
+    body = f'{{"model": "{_model_name(plan)}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+    return (
+        f"curl -sN http://{_reachable(plan.settings.host)}:{plan.settings.port}/v1/chat/completions{key} \\\n"
+        f"  -H 'Content-Type: application/json' -d '{body}'"
+    )
+
+
+def _model_name(plan: Plan) -> str:
+    return plan.settings.served_model_name or plan.settings.model
+
+
+def _reachable(host: str) -> str:
+    return "127.0.0.1" if host in ("0.0.0.0", "::") else host
+
+
+def _role_line(role: RolePlacement) -> str:
+    devices = f"GPU {','.join(str(gpu.index) for gpu in role.gpus)} ({role.gpus[0].name})" if role.gpus else "CPU"
+    node = f"NUMA node {role.numa_node}" if role.numa_node is not None else "not bound to a NUMA node"
+    return f" {role.role:<8} TP{role.tensor_parallel}  {devices} → {node}"

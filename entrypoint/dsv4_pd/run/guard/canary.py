@@ -1,0 +1,76 @@
+"""The canary: a real request through the router, so that the KV cache crossed the link, and which hop failed."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+
+import aiohttp
+
+from dsv4_pd.plan.guard_config import GuardConfig
+from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.run.guard.states import Answer
+
+BUSY = frozenset({408, 429})  # the front's queue is full or was too slow: queued is not failing
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How one canary ended. `strike`: every end said that it was ready, and still nothing came through."""
+
+    sent: float
+    seconds: float
+    passed: bool = False
+    queued: bool = False
+    strike: bool = False
+    failure: str = ""
+
+
+async def fly(config: GuardConfig, probes: Probes) -> Result:
+    """Send one canary. The prompt is fresh, so that no cached prefix can stand in for the transfer."""
+    sent = time.monotonic()
+    body = {"model": config.model, "prompt": f"canary {secrets.token_hex(8)}", "max_tokens": 2, "temperature": 0}
+    timeout = aiohttp.ClientTimeout(total=config.limits.link_timeout + 5.0)
+    try:
+        async with probes.session.post(f"{config.router_url}/v1/completions", json=body, timeout=timeout) as got:
+            text = await got.text()
+            status = got.status
+    except TimeoutError:
+        status, text = 0, ""
+    except (aiohttp.ClientError, OSError) as error:
+        return Result(sent, time.monotonic() - sent, failure=f"router: {type(error).__name__}")
+    seconds = time.monotonic() - sent
+    if status == 200 and '"choices"' in text:
+        return Result(sent, seconds, passed=True)
+    if status in BUSY:
+        return Result(sent, seconds, queued=True)
+    if unready := await _unready_end(config, probes):
+        return Result(sent, seconds, failure=unready)
+    return Result(sent, seconds, strike=True, failure=_hop(config, status, text))
+
+
+async def _unready_end(config: GuardConfig, probes: Probes) -> str | None:
+    """The end that says itself that it is not ready."""
+    for server in config.servers:
+        answer = await probes.status(f"{server.url}/ready")
+        if answer is not Answer.YES:
+            return f"{server.name}: /ready says {answer}"
+        if server.bootstrap_url and await probes.status(f"{server.bootstrap_url}/health") is not Answer.YES:
+            return f"{server.name}: bootstrap port does not answer"
+    answer, why = await probes.router(config.router_url, len(config.servers))
+    return None if answer is Answer.YES else f"router: {why}"
+
+
+def _hop(config: GuardConfig, status: int, text: str) -> str:
+    """What failed between ends that are all ready, from the answer."""
+    for server in config.servers:
+        if f"{server.name}_server_error" in text:
+            return f"{server.name}: answered an error ({status})"
+    if status in (400, 401, 403, 404):
+        return f"request: refused with {status}"
+    what = f"status {status}" if status else f"no answer within {config.limits.link_timeout + 5:.0f} s"
+    if status == 200:
+        what = "an answer without choices"
+    path = " to ".join(server.name for server in config.servers)
+    return f"link from {path}: {what}" if len(config.servers) > 1 else f"{path}: {what}"

@@ -1,0 +1,91 @@
+"""The guard's hands: the one place that acts on processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import xmlrpc.client
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+
+from dsv4_pd.plan.guard_config import GuardConfig
+from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.run.guard.states import Act, Action
+from dsv4_pd.run.guard.supervisor import IDLE, Supervisor
+from dsv4_pd.run.guard.world import World
+
+log = logging.getLogger("guard")
+
+
+class Hands:
+    """Applies actions. Each is repeated by policy until it shows; one of a kind is under way at a time."""
+
+    def __init__(self, config: GuardConfig, world: World, supervisor: Supervisor, probes: Probes) -> None:
+        self._config, self._world, self._supervisor, self._probes = config, world, supervisor, probes
+        self._busy: dict[Action, asyncio.Task[None]] = {}
+        self._acts: dict[Act, Callable[[str], Awaitable[None]]] = {
+            Act.START: self._start,
+            Act.KILL: self._kill,
+            Act.REGISTER: self._register,
+            Act.STOP_ROUTER: self._stop,
+            Act.SHUTDOWN: self._shutdown,
+        }
+
+    def apply(self, action: Action) -> None:
+        """Begin an action, unless the same one is still under way."""
+        if action not in self._busy:
+            self._busy[action] = asyncio.create_task(self._run(action))
+
+    async def _run(self, action: Action) -> None:
+        try:
+            await self._acts[action.act](action.name)
+        except (OSError, aiohttp.ClientError, TimeoutError, xmlrpc.client.Fault) as error:
+            log.warning("%s %s: %s", action.act.value, action.name, error)
+        finally:
+            await asyncio.sleep(0.5 if action.act in (Act.START, Act.REGISTER) else 0.1)  # time for it to show
+            del self._busy[action]
+            self._world.wake()
+
+    async def _start(self, name: str) -> None:
+        leftovers = await asyncio.to_thread(tree.owned, self._config.socket, name)
+        if (await self._supervisor.process(name)).state not in IDLE:
+            return  # it runs already, and what was found is itself
+        if leftovers:
+            log.info("%s: ending %d process(es) that the last run left behind", name, len(leftovers))
+            tree.kill(leftovers)
+        self._world.clean_up_after(name)
+        if await self._world.gpus_are_free(name):
+            await self._supervisor.start(name)
+
+    async def _kill(self, name: str) -> None:
+        watch = self._world.watch(name)
+        if watch and watch.pid:
+            files = await asyncio.to_thread(tree.shared_memory, tree.members(watch.pid))
+            watch.shared_memory |= files  # read after the wait: others write it meanwhile
+            tree.kill_group(watch.pid)
+
+    async def _stop(self, name: str) -> None:
+        await self._supervisor.stop(name)
+
+    async def _register(self, _: str) -> None:
+        for server in self._config.servers:
+            kind = {"prefill": "prefill", "decode": "decode"}.get(server.name, "regular")
+            worker: dict[str, object] = {"url": server.url, "worker_type": kind, "api_key": self._config.api_key}
+            if server.bootstrap_port:
+                worker["bootstrap_port"] = server.bootstrap_port
+            await self._probes.register(self._config.router_url, worker)
+
+    async def _shutdown(self, _: str) -> None:
+        await asyncio.to_thread(self.sweep)
+        await self._supervisor.shutdown()
+
+    def sweep(self) -> None:
+        """Leave nothing behind: escaped processes, the servers' shared memory, their temporary files."""
+        for name in (*self._world.servers, self._world.router.name):
+            tree.kill(tree.owned(self._config.socket, name))
+        for name in self._world.servers:
+            self._world.clean_up_after(name)
+        shutil.rmtree(self._config.temp_dir, ignore_errors=True)

@@ -1,0 +1,127 @@
+"""The processes as supervisord and the kernel tell: events in order, mended by polls, ends heard of at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+import xmlrpc.client
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import aiohttp
+
+from dsv4_pd.run.guard.listener import Event
+from dsv4_pd.run.guard.supervisor import UP, Supervisor
+from dsv4_pd.run.guard.watch import Watch
+
+UNREACHABLE = (OSError, aiohttp.ClientError, TimeoutError, xmlrpc.client.Fault)
+_EXITED = re.compile(r"(?:exited|gave up|spawn\w*): (\S+) \((.+?)(?:; (?:not )?expected)?\)")
+
+
+class Processes:
+    """Keeps the watches' processes true. `changed(died)` is called after each change."""
+
+    def __init__(self, supervisor: Supervisor, watches: Mapping[str, Watch], changed: Callable[[bool], None]) -> None:
+        self._supervisor, self._watches, self._changed = supervisor, watches, changed
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._order = asyncio.Lock()  # one change at a time, in order
+
+    def on_event(self, event: Event) -> None:
+        """Queue an event; its meaning is read from supervisord, one at a time and in order."""
+        self._events.put_nowait(event)
+
+    async def take_events(self) -> None:
+        """The loop over queued events."""
+        while True:
+            event = await self._events.get()
+            async with self._order:
+                await self._take(event)
+
+    async def _take(self, event: Event) -> None:
+        watch = self._watches.get(event.name)
+        if watch is None:
+            return
+        pid, how = event.pid if event.state in UP else 0, ""
+        try:
+            if event.state == "STARTING":
+                pid = (await self._supervisor.process(event.name)).pid
+            elif event.state not in UP and watch.alive:
+                how = await self._how(event.name)
+        except UNREACHABLE:
+            how = "ended (supervisord does not answer)"
+        self._change(watch, partial(watch.on_event, event.state, time.monotonic(), pid, how))
+
+    async def poll(self) -> None:
+        """Compare with supervisord's own list, in case an event was missed."""
+        asked = time.monotonic()
+        try:
+            processes = await self._supervisor.processes()
+        except UNREACHABLE:
+            return  # the event pipe tells whether supervisord is gone
+        async with self._order:
+            for process in processes:
+                watch = self._watches.get(process.name)
+                if watch and watch.differs(process, asked):
+                    if watch.pid and process.pid and process.pid != watch.pid:
+                        self._change(watch, watch.on_replaced)
+                    await self._take(Event(process.name, process.state, process.pid))
+
+    def _change(self, watch: Watch, change: Callable[[], None]) -> None:
+        deaths, pid = watch.deaths, watch.pid
+        change()
+        if watch.pid != pid and watch.pid:
+            self._follow_pid(watch)
+        self._changed(watch.deaths != deaths)
+
+    def follow_workers(self, watch: Watch, pids: frozenset[int]) -> None:
+        """Hear when a child that the server can't do without ends: its main process may serve on for seconds."""
+        for pid in pids - watch.workers:
+            _when_ended(pid, partial(self._worker_ended, watch, watch.pid))
+        watch.workers |= pids
+
+    def _worker_ended(self, watch: Watch, main: int) -> None:
+        if watch.pid == main and watch.up:
+            watch.on_lost_worker()
+            self._changed(False)
+
+    def _follow_pid(self, watch: Watch) -> None:
+        """Hear from the kernel when the process ends: supervisord looks only once a second."""
+        _when_ended(watch.pid, partial(self._ended, watch, watch.pid))
+
+    def _ended(self, watch: Watch, pid: int) -> None:
+        watch.on_gone(pid)
+        self._changed(False)
+
+    async def _how(self, name: str) -> str:
+        """How a program's process ended, in words; only supervisord's log names a signal."""
+        told: list[str] = [text for who, text in _EXITED.findall(await self._supervisor_log()) if who == name]
+        if not told:
+            status = (await self._supervisor.process(name)).exit_status
+            return f"exited with code {status}"
+        hint = " (likely out of memory, or its own crash handler)" if "SIGKILL" in told[-1] else ""
+        hint = " (128 + 9: likely out of memory)" if told[-1] == "exit status 137" else hint
+        return told[-1].replace("terminated by", "was ended by").replace("exit status", "exited with code") + hint
+
+    async def _supervisor_log(self) -> str:
+        try:
+            return await self._supervisor.log_tail()
+        except Exception:  # no log configured: the signal's name is a nicety
+            return ""
+
+
+def _when_ended(pid: int, tell: Callable[[], None]) -> None:
+    """Call back once when a process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return  # an old kernel, or gone already: supervisord's event comes anyway
+    loop = asyncio.get_running_loop()
+
+    def ended() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        tell()
+
+    loop.add_reader(descriptor, ended)

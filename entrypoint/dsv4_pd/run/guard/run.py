@@ -1,0 +1,224 @@
+"""The guard process: senses → `next_state` → one place that publishes, logs and acts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dsv4_pd.plan import guard_config as configuration
+from dsv4_pd.plan.guard_config import GuardConfig
+from dsv4_pd.run.guard import hands, listener, policy, publish, starts, tree
+from dsv4_pd.run.guard.document import document
+from dsv4_pd.run.guard.gpus import Gpus
+from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.run.guard.states import Act, State, Verdict, initial
+from dsv4_pd.run.guard.supervisor import Supervisor
+from dsv4_pd.run.guard.world import World
+from dsv4_pd.run.ops import server as ops
+from dsv4_pd.run.ops.telemetry import Telemetry
+from dsv4_pd.run.states import CLOSING, StateName
+
+TICK = 0.25
+HEARTBEAT = 1.0
+log = logging.getLogger("guard")
+
+
+class Guard:
+    """One guard: owns the state."""
+
+    def __init__(self, config: GuardConfig) -> None:
+        self.config = config
+        self._woken = asyncio.Event()
+        self.probes = Probes(config.api_key)
+        self.supervisor = Supervisor(config.socket)
+        gpus = Gpus([uuid for server in config.servers for uuid in server.gpus])
+        self.world = World(config, self.supervisor, self.probes, gpus, self._woken.set)
+        self.hands = hands.Hands(config, self.world, self.supervisor, self.probes)
+        self._starts_file = Path(config.starts_file)
+        self._events: deque[dict[str, Any]] = deque(maxlen=50)
+        self._published = 0.0
+        self._trouble: str | None = None
+        self._shut = False
+        self.state, self.starts = self._resume()
+
+    def _resume(self) -> tuple[State, starts.Starts]:
+        """The first state: fresh, or that of a guard that died under the same supervisord."""
+        before, now = starts.read(self._starts_file), time.monotonic()
+        for name, watch in self.world.servers.items():
+            watch.last_times = dict(before.seconds.get(name, {}))
+        verdict = publish.read_verdict(Path(self.config.exit_file), os.getppid())
+        if verdict:
+            name = StateName.STOPPING if verdict.code == 0 else StateName.FAILED
+            return State(name, verdict.cause, now, now, verdict=verdict), before
+        old = publish.read_json(Path(self.config.health_file))
+        memory = old.get("memory", {})
+        if memory and memory.get("fingerprint") == self.config.fingerprint and old["state"] != StateName.SAFE:
+            for name, paths in memory["shared_memory"].items():
+                self.world.servers[name].shared_memory = frozenset(paths)
+            for name, deaths in memory["deaths"].items():
+                if known := self.world.watch(name):
+                    known.deaths = deaths  # what `restarts` counts goes on counting
+            for name, (pid, stamp) in memory["models"].items():
+                self.world.servers[name].model = (pid, stamp)
+            return _resumed(memory, now, same_supervisor=memory["supervisord"] == os.getppid()), before
+        safe = starts.safe_reason(before, self.config.fingerprint, self.config.safe_mode, self.config.safe_after)
+        record = before if safe else before.begin(self.config.fingerprint)
+        self._store(record)
+        return initial(now, safe), record
+
+    async def run(self) -> int:
+        """Guard until supervisord ends us; returns the exit code of the guard process."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, self._asked_to_stop)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})  # what came while we were starting comes now
+        main = asyncio.current_task()
+        assert main is not None
+        loop.add_signal_handler(signal.SIGTERM, main.cancel)
+        ended = asyncio.create_task(listener.listen(self.world.processes.on_event))
+        await self.world.processes.poll()
+        self.world.read_history()
+        senses = [asyncio.create_task(sense) for sense in self.world.loops()]
+        server = asyncio.create_task(self._serve_ops())
+        try:
+            while not ended.done():
+                self._step()
+                self._raise_failures([*senses, server])
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), TICK)
+                self._woken.clear()
+            self._orphaned()
+        except asyncio.CancelledError:
+            pass
+        finally:
+            for task in (*senses, ended, server):
+                task.cancel()
+            await self.probes.close()
+            await self.supervisor.close()
+        return 0
+
+    def _step(self) -> None:
+        """One decision: observe, decide, publish what changed, act."""
+        before = self.state
+        self.state, actions = policy.next_state(before, self.world.observe(), self.config.limits)
+        if self.state.name is not before.name or self.state.cause not in ("", before.cause):
+            self._on_transition(before)
+        changed = self.state.name is not before.name or self.state.reason != before.reason
+        if changed or time.monotonic() - self._published >= HEARTBEAT:
+            self._publish()
+        for action in actions:
+            self._shut = self._shut or action.act is Act.SHUTDOWN
+            self.hands.apply(action)
+
+    def _on_transition(self, before: State) -> None:
+        state = self.state
+        log.info("%s -> %s: %s", before.name.value, state.name.value, state.reason)
+        self._events.append(
+            {"time": round(time.time(), 3), "from": before.name.value, "to": state.name.value, "reason": state.reason}
+        )
+        if state.name is StateName.READY and self.starts.open:
+            seconds = {name: watch.phase_times for name, watch in self.world.servers.items() if watch.phase_times}
+            self.starts = self.starts.succeeded(seconds)
+            self._store(self.starts)
+        if state.name in CLOSING and state.verdict:
+            self._conclude(state.verdict)
+
+    def _conclude(self, verdict: Verdict) -> None:
+        """Write the last word before anything is stopped, so that it stands even if the guard is killed now."""
+        watch = self.world.watch(verdict.role or "")
+        lines = list(watch.lines) if watch and verdict.code else []
+        self._complain(publish.write_verdict(Path(self.config.exit_file), verdict, lines, os.getppid()))
+        if verdict.code == 0 and self.starts.open:
+            self._store(self.starts.withdrawn())
+        elif self.starts.open:
+            self._store(replace(self.starts, cause=verdict.cause))
+
+    def _publish(self) -> None:
+        self._published = time.monotonic()
+        memory = {
+            "charges": self.state.charges,
+            "failures": self.state.failures,
+            "fingerprint": self.config.fingerprint,
+            "supervisord": os.getppid(),
+            "deaths": {w.name: w.deaths for w in (*self.world.servers.values(), self.world.router)},
+            "models": {name: watch.model for name, watch in self.world.servers.items()},
+            "shared_memory": {name: sorted(watch.shared_memory) for name, watch in self.world.servers.items()},
+        }
+        data = {**self.document(), "memory": memory}
+        self._complain(publish.write_json(Path(self.config.health_file), data))
+
+    def document(self) -> dict[str, Any]:
+        """What is published now."""
+        return document(self.config, self.world, self.state, self._events)
+
+    def _store(self, record: starts.Starts) -> None:
+        self._complain(starts.write(self._starts_file, record))
+
+    def _complain(self, trouble: str | None) -> None:
+        """Log what keeps a file from being written, once for each kind."""
+        if trouble and trouble != self._trouble:
+            log.warning("cannot write %s", trouble)
+        self._trouble = trouble
+
+    def _asked_to_stop(self) -> None:
+        self.world.stop = "stopped on request"
+        self._woken.set()
+
+    def _orphaned(self) -> None:
+        """supervisord is gone, and with it whoever could restart anything; `serve` starts a new one."""
+        if self._shut or self.state.name in CLOSING:
+            return
+        cause = "supervisord ended; its programs are ended with it"
+        log.error(cause)
+        self.state = replace(self.state, name=StateName.RECOVERING, reason=cause, since=time.monotonic())
+        self._publish()
+        for watch in (*self.world.servers.values(), self.world.router):
+            if watch.pid:
+                tree.kill_group(watch.pid)
+        self.hands.sweep()
+
+    async def _serve_ops(self) -> None:
+        try:
+            telemetry = Telemetry(self.config, self.document, lambda: self.probes.session)
+            app = ops.application(self.document, telemetry, self.config.about)
+            await ops.serve(app, self.config.ops_host, self.config.ops_port)
+        except OSError as error:
+            taken = f"port {self.config.ops_port} is taken ({error.strerror}); free it, or set DSV4_OPS_PORT"
+            self.world.fault = Verdict(75, taken)
+            return
+        await asyncio.Event().wait()
+
+    def _raise_failures(self, tasks: list[asyncio.Task[None]]) -> None:
+        """A sense that raised is a defect: end the guard, supervisord starts a new one."""
+        for task in tasks:
+            if task.done() and not task.cancelled() and task.exception():
+                raise task.exception()  # type: ignore[misc]
+
+
+def _resumed(memory: dict[str, Any], now: float, *, same_supervisor: bool) -> State:
+    """The state after a guard or a supervisord that died; the restart budget outlives both."""
+    cause = "the guard was restarted" if same_supervisor else "supervisord was restarted"
+    name = StateName.BOOTING if same_supervisor else StateName.RECOVERING
+    handled = tuple(memory["deaths"].items())
+    return State(name, cause, now, now, charges=tuple(memory["charges"]), failures=memory["failures"], deaths=handled)
+
+
+def main(argv: list[str]) -> int:
+    """Entry of `python -m dsv4_pd guard --config FILE`."""
+    if len(argv) != 2 or argv[0] != "--config":
+        print("usage: dsv4-pd guard --config FILE (started by supervisord)", file=sys.stderr)
+        return 2
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    return asyncio.run(_guard(configuration.load(Path(argv[1]))))
+
+
+async def _guard(config: GuardConfig) -> int:
+    return await Guard(config).run()

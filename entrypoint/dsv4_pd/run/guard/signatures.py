@@ -1,0 +1,76 @@
+"""What a server's log lines mean: `config/signatures.toml` compiled to `read_line(text) -> Meaning | None`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dsv4_pd.run.guard.states import Complaint, Phase, Remedy
+
+# "[2026-11-29 15:20:11 TP0] " or "[2026-11-29 15:20:11] "
+_PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d[^\]]{0,60}\]\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What one line says."""
+
+    phase: Phase | None = None
+    percent: int | None = None
+    work: bool = False
+    complaint: Complaint | None = None
+
+
+class Signatures:
+    """The compiled table; a line that matches nothing means nothing."""
+
+    def __init__(self, text: str) -> None:
+        data = tomllib.loads(text)
+        self._rows: list[tuple[re.Pattern[str], Meaning | None]] = [
+            (_pattern(item), _meaning(kind, item))
+            for kind in ("fatal", "work", "milestone")
+            for item in data.get(kind, ())
+        ]
+        self._progress = [(re.compile(item["regex"]), Phase(item["phase"])) for item in data.get("progress", ())]
+
+    def read_line(self, line: str) -> Meaning | None:
+        """The meaning of one line.
+
+        >>> toml = '[[fatal]]\\ntext = "SIGQUIT received."\\naction = "restart-role"\\ncause = "a child failed"'
+        >>> Signatures(toml).read_line("[2026-11-29 15:20:11 TP0] SIGQUIT received.").complaint.cause
+        'a child failed'
+        >>> Signatures(toml).read_line("[2026-11-29 15:20:11] Receive: text='SIGQUIT received.'")
+        """
+        message = _PREFIX.sub("", line, count=1)
+        for pattern, meaning in self._rows:
+            if pattern.match(message):
+                return meaning
+        for pattern, phase in self._progress:
+            found = pattern.match(message)
+            if found:
+                return Meaning(phase, _percent(found.groupdict()))
+        return None
+
+
+def _pattern(item: Mapping[str, Any]) -> re.Pattern[str]:
+    return re.compile(item["regex"] if "regex" in item else re.escape(item["text"]))
+
+
+def _meaning(kind: str, item: Mapping[str, Any]) -> Meaning | None:
+    if kind == "milestone":
+        return Meaning(phase=Phase(item["phase"]))
+    if kind == "work":
+        return Meaning(work=True)
+    if item["action"] == "ignore":
+        return None
+    return Meaning(complaint=Complaint(Remedy(item["action"]), item["cause"], item.get("exit_code", 1)))
+
+
+def _percent(groups: Mapping[str, str | None]) -> int | None:
+    if groups.get("percent"):
+        return min(100, int(groups["percent"] or 0))
+    done, total = groups.get("done"), groups.get("total")
+    return min(100, 100 * int(done) // int(total)) if done and total and int(total) else None

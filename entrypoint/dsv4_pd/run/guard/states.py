@@ -1,0 +1,149 @@
+"""The guard's vocabulary: states and their groups, what is observed, what is remembered, what can be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from dsv4_pd.run.states import StateName
+
+
+class Phase(StrEnum):
+    """How far one program's start has come, in order."""
+
+    DOWN = "down"
+    START = "start"
+    WEIGHTS = "weights"
+    KV = "kv"
+    GRAPHS = "graphs"
+    WARMUP = "warmup"
+    READY = "ready"
+
+
+class Answer(StrEnum):
+    """What a probe last heard. SILENT is a time-out: slow is not dead."""
+
+    YES = "yes"
+    NO = "no"
+    SILENT = "silent"
+
+
+class Remedy(StrEnum):
+    """What a fatal log line asks for."""
+
+    RESTART_ROLE = "restart-role"
+    RESTART_PAIR = "restart-pair"
+    EXIT = "exit"
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A fatal line that a server logged."""
+
+    remedy: Remedy
+    cause: str
+    exit_code: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RoleView:
+    """One program as it is now. `deaths` counts its exits, so it also names its current incarnation."""
+
+    name: str
+    up: bool  # a live process
+    idle: bool  # supervisord will not start it by itself
+    ready: Answer
+    deaths: int
+    started: float  # of this incarnation; 0 before the first
+    progress: float  # last sign of work: tokens, a log line, a read, a compiler, an answered /health
+    phase: Phase = Phase.DOWN
+    exit: str = ""  # how the last incarnation ended
+    health: Answer = Answer.YES  # NO: its own test generation failed
+    complaint: Complaint | None = None
+    detail: str = ""  # for people: "weights 42 %"
+    gpu_holder: str | None = None  # who holds its GPUs' memory while it is down
+    model: str = ""  # the stamp of the model's files when it was started; empty when unknown
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryView:
+    """The end-to-end request: when the path was last proved, and how often it failed since."""
+
+    sent: float | None = None  # when the last passing request was sent
+    proved: float | None = None  # last proof, by canary or by real traffic
+    failures: int = 0
+    failure: str = ""  # which hop, and how
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the appliance ends."""
+
+    code: int
+    cause: str
+    role: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that `next_state` may know about the world at one instant (monotonic seconds)."""
+
+    now: float
+    servers: tuple[RoleView, ...]
+    router: RoleView
+    bootstrap: Answer = Answer.YES
+    canary: CanaryView = CanaryView()
+    missing_proof: tuple[str, ...] = ()
+    gpu_lost: str | None = None
+    fault: Verdict | None = None  # of the guard itself: its port is taken
+    stop: str | None = None  # who asked for the stop
+
+    @property
+    def roles(self) -> tuple[RoleView, ...]:
+        """Every program that the guard looks after."""
+        return (*self.servers, self.router)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state and the little that policy must remember from one instant to the next."""
+
+    name: StateName
+    reason: str
+    since: float
+    down_since: float  # since when clients are not served, while they are not
+    serving_since: float | None = None  # since when they are, while they are
+    cause: str = ""  # what the current recovery is for
+    deaths: tuple[tuple[str, int], ...] = ()  # exits that were already dealt with
+    condemned: frozenset[tuple[str, int]] = frozenset()  # incarnations that must end
+    charges: tuple[float, ...] = ()  # times of the restarts inside the window
+    failures: int = 0  # restarts since the last stable READY
+    not_before: float = 0.0  # back-off
+    settled: float | None = None  # since when every end is up and only the path is unproved
+    held_since: float | None = None  # since when foreign GPU memory keeps a start waiting
+    verdict: Verdict | None = None
+
+
+class Act(Enum):
+    """Kinds of action; each is safe to repeat until the world shows its effect."""
+
+    START = "start"
+    KILL = "kill"
+    REGISTER = "register"  # tell the router about its workers
+    STOP_ROUTER = "stop router"  # no new work, finish what runs
+    SHUTDOWN = "shutdown"  # leave nothing behind and end supervisord
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do now."""
+
+    act: Act
+    name: str = ""
+
+
+def initial(now: float, safe: str | None = None) -> State:
+    """The state before anything was observed; `safe` says why nothing may start."""
+    if safe:
+        return State(StateName.SAFE, safe, now, now)
+    return State(StateName.BOOTING, "starting", now, now)

@@ -1,0 +1,202 @@
+"""One program as the guard sees it: a mutable record that events, probes and log lines write, read as a `RoleView`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from dsv4_pd.run.guard.signatures import Meaning, Signatures
+from dsv4_pd.run.guard.states import Answer, Complaint, Phase, Remedy, RoleView
+from dsv4_pd.run.guard.supervisor import IDLE, UP, Process
+
+_ORDER = list(Phase)
+SURVEY_S = 60.0
+FIRST_LINE = "server_args="  # every start of a server prints it first
+
+
+class Watch:
+    """What is known about one program. Times are monotonic seconds."""
+
+    def __init__(self, name: str, signatures: Signatures | None = None) -> None:
+        self.name = name
+        self.pid = 0
+        self.deaths = 0
+        self.exit = ""
+        self.lines: deque[str] = deque(maxlen=50)
+        self.kv_tokens: int | None = None
+        self.gpu_holder: str | None = None
+        self.shared_memory: frozenset[str] = frozenset()  # of all its incarnations that were not cleaned up after
+        self.model = (0, "")  # process, and the stamp of the model's files as it found them
+        self.last_times: dict[str, float] = {}  # phase -> seconds of the last good start
+        self._signatures = signatures
+        self.alive = False
+        self._process_state = "STOPPED"
+        self._changed = 0.0
+        self._reset(0.0)
+
+    def _reset(self, now: float) -> None:
+        self.gone = False
+        self.started = now
+        self.progress = now
+        self.ready = Answer.NO
+        self.health = Answer.YES
+        self.phase = Phase.START if now else Phase.DOWN
+        self.percent: int | None = None
+        self.detail = ""
+        self.complaint: Complaint | None = None
+        self.workers: frozenset[int] = frozenset()
+        self.phase_times: dict[str, float] = {}
+        self.ready_at: float | None = None
+        self.counter: float | None = None
+        self._sampled = now
+        self._moves: deque[float] = deque(maxlen=100)
+        self._work: tuple[frozenset[int], int] | None = None
+        self._surveyed = 0.0
+
+    @property
+    def up(self) -> bool:
+        """Whether a process lives, as far as is known."""
+        return self.alive and not self.gone
+
+    def on_event(self, state: str, now: float, pid: int = 0, how: str = "") -> None:
+        """supervisord changed the program's state; `how` tells how its process ended."""
+        self._process_state, self._changed = state, now
+        if state in UP:
+            if not self.alive:
+                self._begin(now)
+            self.pid = pid or self.pid
+        elif self.alive:
+            self._end(how)
+
+    def on_replaced(self) -> None:
+        """Its process ended and another began, and neither was seen."""
+        if self.alive:
+            self._end("ended unseen")
+
+    def differs(self, process: Process, asked: float) -> bool:
+        """Whether supervisord's answer to a question asked then shows that an event was missed."""
+        if asked < self._changed:
+            return False  # older than the last event
+        return process.state != self._process_state or (process.state in UP and process.pid != self.pid)
+
+    def _begin(self, now: float) -> None:
+        self._reset(now)
+        self.alive, self.pid = True, 0
+
+    def _end(self, how: str) -> None:
+        self.deaths += 1
+        self.exit = how or "ended"
+        self.alive, self.pid, self.phase, self.ready = False, 0, Phase.DOWN, Answer.NO
+        self.detail, self.percent = "", None
+
+    def on_gone(self, pid: int) -> None:
+        """The kernel says that the process has ended; supervisord will say how."""
+        if pid == self.pid:
+            self.gone = True
+
+    def on_lost_worker(self) -> None:
+        """A child that it can't do without has ended."""
+        self.complaint = self.complaint or Complaint(Remedy.RESTART_ROLE, "a scheduler or detokenizer process ended")
+
+    def on_lines(self, lines: Iterable[str], now: float) -> None:
+        """New lines of its log."""
+        for line in lines:
+            self.lines.append(line)
+            meaning = self._signatures.read_line(line) if self._signatures else None
+            if meaning:
+                self._take(meaning, now)
+            if self.ready_at is None:
+                self.progress = now  # while it loads, any line is a sign of life
+
+    def on_history(self, lines: Iterable[str], now: float) -> None:
+        """Lines from before this guard: they tell how far the start is; what they complain of is not news."""
+        for line in lines:
+            if FIRST_LINE in line:
+                self.phase, self.percent = Phase.START, None
+            self.on_lines([line], now)
+        self.complaint = None
+
+    def _take(self, meaning: Meaning, now: float) -> None:
+        self.complaint = self.complaint or meaning.complaint
+        if meaning.work:
+            self.progress = now
+        if meaning.phase and _ORDER.index(meaning.phase) > _ORDER.index(self.phase):
+            self._enter(meaning.phase, now)
+        if meaning.phase is self.phase and meaning.percent is not None:
+            self.percent = meaning.percent
+
+    def _enter(self, phase: Phase, now: float) -> None:
+        self.phase, self.percent = phase, None
+        self.phase_times[phase.value] = round(now - self.started, 3)
+
+    def on_ready(self, answer: Answer, now: float, detail: str = "") -> None:
+        """What its readiness probe heard."""
+        self.ready, self.detail = answer, detail
+        if answer is Answer.YES and self.ready_at is None and self.up:
+            self.ready_at = self.progress = now
+            self._enter(Phase.READY, now)
+
+    def on_health(self, answer: Answer, now: float) -> None:
+        """What its own test generation said; a good answer is a sign of work."""
+        self.health = answer
+        if answer is Answer.YES:
+            self.progress = now
+
+    def on_counter(self, value: float, now: float) -> None:
+        """Its token counter. A change that lies wholly between two of our samples is remembered by the first one."""
+        if self.counter is not None and value != self.counter:
+            self.progress = now
+            self._moves.append(self._sampled)
+        self.counter, self._sampled = value, now
+
+    def moves_since(self, when: float) -> int:
+        """In how many intervals between samples that began after `when` tokens were computed."""
+        return sum(began >= when for began in self._moves)
+
+    def survey_due(self, now: float) -> bool:
+        """Whether to look at its process tree: always while it loads and in its first minute, in which the last of its
+        files appear; once a minute later, because reading the memory maps of a serving process is not free.
+        """
+        young = self.ready_at is None or now - self.ready_at < SURVEY_S
+        return young or now - self._surveyed > SURVEY_S
+
+    def on_work(self, work: tuple[frozenset[int], int], now: float) -> None:
+        """Who is in its process tree and what it has read: a change is progress while it loads."""
+        self._surveyed = now if self.ready_at else 0.0
+        if work != self._work and self.ready_at is None:
+            self._work, self.progress = work, now
+
+    def eta(self, now: float) -> float | None:
+        """Seconds until ready, from the last good start; None when unknown."""
+        total = self.last_times.get(Phase.READY.value)
+        if total is None or self.ready_at is not None or not self.up:
+            return None
+        here = self.last_times.get(self.phase.value)
+        entered = self.phase_times.get(self.phase.value)
+        offset = entered - here if here is not None and entered is not None else 0.0
+        return max(0.0, total + offset - (now - self.started))
+
+    def describe(self) -> str:
+        """Where it is, for people."""
+        if self.detail:
+            return self.detail
+        return f"{self.phase.value} {self.percent} %" if self.percent is not None else self.phase.value
+
+    def view(self) -> RoleView:
+        """The frozen view that policy reads."""
+        return RoleView(
+            name=self.name,
+            up=self.up,
+            idle=self._process_state in IDLE,
+            ready=self.ready if self.up else Answer.NO,
+            deaths=self.deaths,
+            started=self.started,
+            progress=self.progress,
+            phase=self.phase,
+            exit=self.exit,
+            health=self.health,
+            complaint=self.complaint,
+            detail=self.describe(),
+            gpu_holder=self.gpu_holder,
+            model=self.model[1] if self.model[0] == self.pid else "",
+        )

@@ -1,0 +1,251 @@
+"""The guard's senses: loops that probe, follow logs and ask supervisord, and the one `Observation` they add up to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from dsv4_pd.plan import model_files
+from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
+from dsv4_pd.run.follow import Follower
+from dsv4_pd.run.guard import canary, plugin_proof, probes, tree
+from dsv4_pd.run.guard.gpus import Gpus
+from dsv4_pd.run.guard.path_proof import PathProof
+from dsv4_pd.run.guard.probes import SLOW, Probes
+from dsv4_pd.run.guard.processes import Processes
+from dsv4_pd.run.guard.signatures import Signatures
+from dsv4_pd.run.guard.states import Answer, Observation, Verdict
+from dsv4_pd.run.guard.supervisor import Supervisor
+from dsv4_pd.run.guard.watch import Watch
+
+TOKENS = "sglang:realtime_tokens_total"  # moves with every batch, also in the middle of a long prefill
+REQUESTS = "sglang:num_requests_total"
+CAPACITY = "sglang:max_total_num_tokens"
+
+
+class World:
+    """Everything that the guard sees. `wake` is called when something changed that can't wait for the next tick."""
+
+    def __init__(
+        self, config: GuardConfig, supervisor: Supervisor, probes: Probes, gpus: Gpus, wake: Callable[[], None]
+    ) -> None:
+        signatures = Signatures(Path(config.signatures).read_text(encoding="utf-8"))
+        self.config, self.supervisor, self.probes, self.gpus, self.wake = config, supervisor, probes, gpus, wake
+        self.servers = {server.name: Watch(server.name, signatures) for server in config.servers}
+        self.router = Watch("router")
+        self.bootstrap = Answer.YES if config.mode == "single" else Answer.NO
+        self.path = PathProof(config.canary_interval)
+        self.missing_proof: tuple[str, ...] = ()
+        self.gpu_lost: str | None = None
+        self.gpu_memory: dict[str, Any] = {}
+        self.link: dict[str, float] = {}
+        self.stop: str | None = None
+        self.fault: Verdict | None = None
+        self.processes = Processes(supervisor, {**self.servers, "router": self.router}, self._on_process)
+        self._followers = {server.name: Follower(Path(server.log)) for server in config.servers}
+        self._proved: dict[str, int] = {}
+
+    def observe(self) -> Observation:
+        """The world as it is now."""
+        return Observation(
+            now=time.monotonic(),
+            servers=tuple(watch.view() for watch in self.servers.values()),
+            router=self.router.view(),
+            bootstrap=self.bootstrap,
+            canary=self.path.view,
+            missing_proof=self.missing_proof,
+            gpu_lost=self.gpu_lost,
+            fault=self.fault,
+            stop=self.stop,
+        )
+
+    def watch(self, name: str) -> Watch | None:
+        """The record of a program that the guard looks after."""
+        return self.router if name == "router" else self.servers.get(name)
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """All senses; each is one loop, so that no probe of a kind overtakes another."""
+        quick = self.config.probe_interval
+        found = [
+            self.processes.take_events(),
+            self._every(5.0, self.processes.poll),
+            self._every(quick, self._probe_router),
+            self._every(0.2, self._canary),
+            self._every(0.25, self._follow),
+            self._every(0.25, self._proof),
+            self._every(self.config.metrics_interval, self._slow_facts),
+            self._every(self.config.metrics_interval, self._model_files),
+        ]
+        for server in self.config.servers:
+            found += [
+                self._every(quick, self._probe_ready, server),
+                self._every(self.config.metrics_interval, self._metrics, server),
+                self._every(self.config.health_interval, self._probe_health, server),
+            ]
+            if server.bootstrap_url:
+                found.append(self._every(quick, self._probe_bootstrap, server))
+        return found
+
+    async def _every(self, seconds: float, sense: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        while True:
+            await sense(*args)
+            await asyncio.sleep(seconds)
+
+    def _on_process(self, died: bool) -> None:
+        """Any death takes the proof of the path away."""
+        if died:
+            self.path.forget()
+        self.wake()
+
+    # --- probes -------------------------------------------------------------------------------------------------
+
+    async def _probe_ready(self, server: ServerConfig) -> None:
+        watch = self.servers[server.name]
+        if not watch.up:
+            return
+        pid = watch.pid
+        answer = await self.probes.status(f"{server.url}/ready")
+        if watch.pid == pid:
+            before = watch.ready
+            detail = "/ready says no" if answer is Answer.NO and watch.ready_at else ""
+            watch.on_ready(answer, time.monotonic(), detail)
+            if answer is not before:
+                self.wake()
+
+    async def _probe_health(self, server: ServerConfig) -> None:
+        watch = self.servers[server.name]
+        if watch.ready_at is None or not watch.up:
+            return
+        pid = watch.pid
+        self.path.on_own_request()
+        answer = await self.probes.status(f"{server.url}/health", SLOW)
+        if watch.pid == pid:
+            watch.on_health(answer, time.monotonic())
+
+    async def _probe_bootstrap(self, server: ServerConfig) -> None:
+        before = self.bootstrap
+        up = self.servers[server.name].ready is Answer.YES
+        self.bootstrap = await self.probes.status(f"{server.bootstrap_url}/health") if up else Answer.NO
+        if self.bootstrap is not before:
+            self.wake()
+
+    async def _probe_router(self) -> None:
+        if not self.router.up:
+            return
+        if any(watch.ready is not Answer.YES for watch in self.servers.values()):
+            # Its answer is known, and it logs each "no" as an error; what it said of other servers counts no more.
+            self.router.on_ready(Answer.NO, time.monotonic(), "waits for the servers")
+            return
+        pid, before = self.router.pid, self.router.ready
+        answer, why = await self.probes.router(self.config.router_url, len(self.config.servers))
+        if self.router.pid == pid:
+            self.router.on_ready(answer, time.monotonic(), why)
+            if answer is not before:
+                self.wake()
+
+    async def _metrics(self, server: ServerConfig) -> None:
+        watch = self.servers[server.name]
+        if watch.ready_at is None or not watch.up:
+            return
+        pid = watch.pid
+        values = await self.probes.metrics(server.url)
+        if watch.pid != pid or not values:
+            return
+        watch.on_counter(values.get(TOKENS, 0.0), time.monotonic())
+        watch.kv_tokens = int(values[CAPACITY]) if CAPACITY in values else watch.kv_tokens
+        self.link = probes.link_of(values) or self.link
+        if server is self.config.servers[-1]:
+            self.path.on_requests(values.get(REQUESTS, 0.0), time.monotonic())
+
+    # --- the path -----------------------------------------------------------------------------------------------
+
+    async def _canary(self) -> None:
+        view = self.observe()
+        ends = [role.up and role.ready is Answer.YES for role in view.roles]
+        if not all(ends) or view.bootstrap is not Answer.YES or not self.path.due(view):
+            return
+        deaths = [role.deaths for role in view.roles]
+        self.path.on_own_request()
+        result = await canary.fly(self.config, self.probes)
+        if deaths != [role.deaths for role in self.observe().roles]:
+            return  # it flew over a pair that is no more
+        self.path.on_landed(result, time.monotonic(), busy=self._busy_since(result.sent))
+        self.wake()
+
+    def _busy_since(self, sent: float) -> bool:
+        """Whether others' requests were computed all the while; the canary alone moves prefill's counter once."""
+        first, *rest = (watch.moves_since(sent) for watch in self.servers.values())
+        return first >= 2 or any(rest)
+
+    # --- slow facts ---------------------------------------------------------------------------------------------
+
+    def read_history(self) -> None:
+        """What the logs said before this guard was started, so before its first look at them."""
+        for name, follower in self._followers.items():
+            while lines := follower.lines():
+                self.servers[name].on_history(lines, time.monotonic())
+
+    def clean_up_after(self, name: str) -> None:
+        """A program's processes are all gone: read its log to the end, remove its shared memory."""
+        watch = self.servers.get(name)
+        while watch and (lines := self._followers[name].lines()):
+            watch.on_lines(lines, time.monotonic())
+        if watch:
+            tree.unlink(watch.shared_memory)
+            watch.shared_memory = frozenset()
+
+    async def _follow(self) -> None:
+        for name, follower in self._followers.items():
+            lines = follower.lines()
+            if lines:
+                self.servers[name].on_lines(lines, time.monotonic())
+                self.wake()
+
+    async def _proof(self) -> None:
+        """Proved once is proved for these processes."""
+        groups = {name: watch.pid for name, watch in self.servers.items()}
+        if not all(groups.values()) or groups == self._proved:
+            return
+        records, plugins = Path(self.config.record_dir), self.config.plugins
+        self.missing_proof = await asyncio.to_thread(plugin_proof.missing, records, groups, plugins, tree.group_of)
+        self._proved = {} if self.missing_proof else groups
+
+    async def _model_files(self) -> None:
+        """What each server found when it was started. A loop of its own: the folder may be a network's, and hang."""
+        for watch in self.servers.values():
+            if watch.pid and watch.model[0] != watch.pid:
+                watch.model = (watch.pid, await asyncio.to_thread(self._model_stamp))
+
+    def _model_stamp(self) -> str:
+        source, revision = self.config.model_source, self.config.model_revision
+        return model_files.stamp(model_files.find(source, revision, os.environ)) if source else ""
+
+    async def gpus_are_free(self, name: str) -> bool:
+        """Whether nobody holds the memory of a server's GPUs; who does is told to policy, which waits for a while."""
+        watch, server = self.servers.get(name), next((s for s in self.config.servers if s.name == name), None)
+        if watch is None or server is None or not server.gpus:
+            return True
+        watch.gpu_holder = await asyncio.to_thread(self.gpus.holder, server.gpus)
+        return watch.gpu_holder is None
+
+    async def _slow_facts(self) -> None:
+        for server in self.config.servers:
+            watch = self.servers[server.name]
+            if watch.up and watch.survey_due(time.monotonic()):
+                who, read = await asyncio.to_thread(tree.work_of, watch.pid)
+                watch.on_work((who, read), time.monotonic())
+                files = await asyncio.to_thread(tree.shared_memory, who)
+                watch.shared_memory |= files  # read after the wait: others write it meanwhile
+                if watch.up:
+                    self.processes.follow_workers(watch, tree.workers(who))
+            if watch.gpu_holder:
+                await self.gpus_are_free(server.name)
+            if server.gpus:
+                self.gpu_memory[server.name] = await asyncio.to_thread(self.gpus.memory, server.gpus)
+        self.gpu_lost = self.gpu_lost or await asyncio.to_thread(self.gpus.lost)
+        if self.gpu_lost:
+            self.wake()

@@ -1,0 +1,1 @@
+"""The ops port: state, metrics and the page over HTTP."""

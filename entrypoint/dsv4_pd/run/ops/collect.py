@@ -1,0 +1,59 @@
+"""One scrape: ask every program at once, join the answers, add ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from dsv4_pd.run.ops import own
+from dsv4_pd.run.ops.exposition import join, render
+
+_TIMEOUT = aiohttp.ClientTimeout(total=4.0)  # below Prometheus' own 10 s, so that one silent program costs no scrape
+_BUILT = {".cubin": "cubin", ".so": "shared_object"}
+
+
+async def scrape(session: aiohttp.ClientSession, targets: Mapping[str, str]) -> dict[str, str | None]:
+    """Role -> its exposition text; None when it did not answer."""
+    texts = await asyncio.gather(*(_get(session, url) for url in targets.values()))
+    return dict(zip(targets, texts, strict=True))
+
+
+async def _get(session: aiohttp.ClientSession, url: str) -> str | None:
+    try:
+        async with session.get(url, timeout=_TIMEOUT) as answer:
+            return await answer.text() if answer.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError, OSError, UnicodeDecodeError):
+        return None
+
+
+def exposition(document: Mapping[str, Any], texts: Mapping[str, str | None], compiles: Mapping[str, int]) -> str:
+    """The whole text of /metrics."""
+    joined = join({role: text for role, text in texts.items() if text is not None})
+    return render([*own.families(document, texts, compiles), *joined.values()])
+
+
+def compiled_since(folder: Path, moment: float) -> dict[str, int]:
+    """Compiled kernels in the cache that are younger than `moment` (epoch seconds), by kind."""
+    counts = dict.fromkeys(_BUILT.values(), 0)
+    for path in _walk(folder):
+        kind = _BUILT.get(Path(path.name).suffix)
+        if kind and path.stat(follow_symlinks=False).st_mtime > moment:
+            counts[kind] += 1
+    return counts
+
+
+def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path))
+        elif entry.is_file(follow_symlinks=False):
+            yield entry

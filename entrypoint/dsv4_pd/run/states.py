@@ -1,0 +1,24 @@
+"""The states of an appliance and their groups: one list for guard, health probe, console and clients."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class StateName(StrEnum):
+    """What the appliance as a whole is doing."""
+
+    BOOTING = "BOOTING"  # no server process is up yet
+    LOADING = "LOADING"  # a server does not answer /ready yet
+    WARMING = "WARMING"  # servers ready; router, link or proof not yet
+    READY = "READY"  # a request went through, end to end
+    DEGRADED = "DEGRADED"  # serving, but something is silent or unproved
+    RECOVERING = "RECOVERING"  # not serving, on the way back
+    SAFE = "SAFE"  # stays up for inspection, starts nothing
+    FAILED = "FAILED"  # ending with a cause
+    STOPPING = "STOPPING"  # ending because it was told to
+
+
+SERVING = frozenset({StateName.READY, StateName.DEGRADED})
+STARTING = frozenset({StateName.BOOTING, StateName.LOADING, StateName.WARMING})
+CLOSING = frozenset({StateName.FAILED, StateName.STOPPING})

@@ -1,0 +1,1 @@
+"""supervisord as a child process, and what it leaves behind."""

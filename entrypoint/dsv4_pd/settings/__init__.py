@@ -1,0 +1,1 @@
+"""The operator's settings: types, schema, reading, redaction."""

@@ -1,0 +1,90 @@
+"""The types of the settings: how each kind of value is read from text, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+
+from dsv4_pd.settings import flags
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def bare(value: Any) -> Any:
+    """Strip blanks and one pair of quotes from a typed value.
+
+    >>> bare(' "8000" ')
+    '8000'
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1].strip()
+    return text
+
+
+def parse_duration(value: Any) -> Any:
+    """Seconds from '90', '90s', '60m' or '1.5h'.
+
+    >>> parse_duration("60m")
+    3600.0
+    """
+    text = bare(value)
+    if not isinstance(text, str):
+        return text
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.lower())
+    if not match:
+        raise ValueError("a duration such as 90s, 60m or 1h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _parse_list(value: Any) -> Any:
+    """A tuple from '0,1', '[0,1]' or '0 1'.
+
+    >>> _parse_list("[0, 1]")
+    ('0', '1')
+    """
+    text = bare(value)
+    if not isinstance(text, str):
+        return text
+    return tuple(bare(part) for part in re.split(r"[,\s]+", text.strip("[]() ")) if part)
+
+
+def _lower(value: Any) -> Any:
+    text = bare(value)
+    return text.lower() if isinstance(text, str) else text
+
+
+Port = Annotated[int, BeforeValidator(bare), Field(ge=1, le=65535)]
+Count = Annotated[int, BeforeValidator(bare), Field(ge=1)]
+Fraction = Annotated[float, BeforeValidator(bare), Field(gt=0, lt=1)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+GpuList = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
+Word = BeforeValidator(_lower)
+
+
+def one_line(value: Any) -> Any:
+    """Free text byte for byte, but on one line: it stands in files that are read line by line."""
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if isinstance(text, str) and any(mark in text for mark in "\n\r\0"):
+        raise ValueError("text without a line break")
+    return value
+
+
+def not_a_flag(value: Any) -> Any:
+    """A name that the engine takes as the word after a flag; with a dash in front it would be one itself."""
+    if isinstance(value, str) and value.startswith("-"):
+        raise ValueError("text that does not begin with a dash")
+    return value
+
+
+def is_duration(item: object) -> bool:
+    return isinstance(item, BeforeValidator) and item.func is parse_duration
+
+
+Name = Annotated[str, AfterValidator(one_line), AfterValidator(not_a_flag)]
+EngineArgs = Annotated[str, AfterValidator(one_line), AfterValidator(flags.check_engine_args)]
+RouterArgs = Annotated[str, AfterValidator(one_line), AfterValidator(flags.check_router_args)]

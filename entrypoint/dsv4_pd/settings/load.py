@@ -1,0 +1,132 @@
+"""Read the settings: the process environment and secret files, every problem reported at once."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dsv4_pd.errors import Problem, SettingsError
+from dsv4_pd.settings.fields import bare
+from dsv4_pd.settings.schema import FOREIGN, PREFIX, SECRETS, Settings, env_name, names
+
+
+def load() -> Settings:
+    """Read the process environment.
+
+    Raises:
+        SettingsError: with every problem at once: unknown names, bad values, clashes.
+    """
+    secrets, problems = _read_secret_files(os.environ)
+    problems += [_unknown(name) for name in sorted(os.environ) if _is_unknown(name)]
+    problems += _port_clashes(os.environ)
+    try:
+        settings = Settings(**secrets)
+    except ValidationError as error:
+        problems += [_problem(item) for item in error.errors()]
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def image_reference() -> str | None:
+    """The image that compose.yaml started, as it was named there; None outside a container."""
+    return os.environ.get("DSV4_IMAGE") or None
+
+
+def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for field in SECRETS:
+        name, path = env_name(field), environ.get(env_name(field) + "_FILE", "")
+        if not path:
+            continue
+        if environ.get(name):
+            problems.append(Problem(f"{name}_FILE", f"{name} set as well", "one of the two", f"unset {name}"))
+            continue
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            problems.append(
+                Problem(
+                    f"{name}_FILE",
+                    f"{path!r} ({reason})",
+                    "a readable text file",
+                    "mount the secret there, or fix the path",
+                )
+            )
+            continue
+        values[field] = text.removesuffix("\n")
+        if not values[field]:
+            problems.append(
+                Problem(
+                    f"{name}_FILE",
+                    f"{path!r}, which is empty",
+                    "a file that holds the secret",
+                    f"write the secret into it, or unset {name}_FILE",
+                )
+            )
+    return values, problems
+
+
+def _is_unknown(name: str) -> bool:
+    upper = name.upper()
+    return upper.startswith(PREFIX) and upper not in names() and upper not in FOREIGN
+
+
+def _unknown(name: str) -> Problem:
+    close = difflib.get_close_matches(name.upper(), names(), n=3, cutoff=0.6)
+    close.sort(key=lambda other: sorted(other) != sorted(name.upper()))  # two letters swapped: the likeliest slip
+    remedy = f"did you mean {close[0]}?" if close else "remove it"
+    return Problem(name, "a name that no setting has", "a setting of docs/env.md", remedy)
+
+
+def _port_clashes(environ: Mapping[str, str]) -> list[Problem]:
+    """Two settings that name the same port; values that are no number are reported elsewhere."""
+    first: dict[int, str] = {}
+    problems: list[Problem] = []
+    for field, info in Settings.model_fields.items():
+        if not field.endswith("port"):
+            continue
+        raw = bare(environ.get(env_name(field), "")) or str(info.default)
+        if not raw.isdecimal():
+            continue
+        other = first.setdefault(int(raw), env_name(field))
+        if other != env_name(field):
+            problems.append(
+                Problem(
+                    env_name(field),
+                    f"{raw}, which {other} has as well",
+                    "a port of its own",
+                    f"change {env_name(field)} or {other}",
+                )
+            )
+    return problems
+
+
+def _problem(item: Any) -> Problem:
+    """One pydantic error in our words; a secret's value is never repeated."""
+    field = str(item["loc"][0])
+    found = "(hidden)" if field in SECRETS else repr(item["input"])
+    context = item.get("ctx", {})
+    expected = {
+        "literal_error": f"one of {context.get('expected')}",
+        "int_parsing": "a whole number",
+        "int_from_float": "a whole number",
+        "float_parsing": "a number",
+        "greater_than": f"more than {context.get('gt')}",
+        "greater_than_equal": f"at least {context.get('ge')}",
+        "less_than": f"less than {context.get('lt')}",
+        "less_than_equal": f"at most {context.get('le')}",
+        "value_error": str(context.get("error")),
+    }.get(item["type"], item["msg"])
+    default = Settings.model_fields[field].default
+    hint = (
+        f"set {env_name(field)}={default}, its default, or unset it" if default else f"fix or unset {env_name(field)}"
+    )
+    return Problem(env_name(field), found, expected, hint)

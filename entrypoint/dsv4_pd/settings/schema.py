@@ -1,0 +1,174 @@
+"""The operator's settings: read once from the environment, checked together, frozen.
+
+Names carry the prefix `DSV4_`. Blank means unset. A secret may come from a file (`DSV4_API_KEY_FILE`). Numbers,
+switches, lists and durations tolerate quotes and blanks around them, because `docker run --env-file` keeps quotes
+that `docker compose` strips; free text (model names, keys, extra arguments) is taken byte for byte.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from dsv4_pd.settings.fields import (
+    Count,
+    Duration,
+    EngineArgs,
+    Fraction,
+    GpuList,
+    Name,
+    Port,
+    RouterArgs,
+    Word,
+    bare,
+    is_duration,
+    one_line,
+)
+
+PREFIX = "DSV4_"
+# Read by the image, the compose file or the engine's plugins, not by the control plane; allowed, never typos.
+FOREIGN = frozenset({"DSV4_IMAGE", "DSV4_COMPOSE_VERSION", "DSV4_PLUGIN_RECORD_DIR", "DSV4_CPU_PD_CORRUPT"})
+SECRETS = ("api_key",)
+
+
+def _venv(name: str) -> Path:
+    """The interpreter of a sibling of our own environment: `engine` and `router` lie beside `appliance`."""
+    return Path(sys.prefix).parent / name / "bin" / "python"
+
+
+class Settings(BaseSettings):
+    """All settings with their defaults; the field descriptions are the text of docs/env.md."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        enable_decoding=False,
+        validate_default=False,
+    )
+
+    # what
+    mode: Annotated[Literal["pd", "single"], Word] = Field(
+        "pd", description="`pd`: prefill and decode on separate GPUs; `single`: one server over all of them."
+    )
+    profile: Annotated[str, Word] = Field(
+        "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."
+    )
+    model: Name = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
+    model_revision: Name | None = Field(None, description="Revision (commit) of the model; pin it.")
+    served_model_name: Name | None = Field(None, description="Name in the API; default: the model's name.")
+    # API
+    host: Name = Field("0.0.0.0", description="Address that the API and the ops port listen on.")
+    port: Port = Field(8000, description="Port of the OpenAI-compatible API.")
+    ops_port: Port = Field(8001, description="Port of health, status and metrics.")
+    api_key: Annotated[SecretStr, AfterValidator(one_line)] | None = Field(
+        None, description="Key that clients must send; or `DSV4_API_KEY_FILE`."
+    )
+    router: Annotated[Literal["sglang-router", "smg"], Word] = Field(
+        "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses."
+    )
+    max_concurrent_requests: Count = Field(
+        64,
+        description="Requests let in at once; no more than decode holds (`DSV4_MAX_RUNNING_REQUESTS`), because one "
+        "that it cannot take fails after `DSV4_LINK_TIMEOUT`.",
+    )
+    queue_size: Count = Field(
+        256, description="Requests that may wait at the front (`smg` only; sglang-router has no queue); more get a 429."
+    )
+    request_timeout: Duration = Field(1800.0, description="Longest time that one request may take.")
+    # GPUs
+    prefill_gpus: GpuList = Field((), description="GPUs of prefill: index, UUID or PCI bus id, comma-separated.")
+    decode_gpus: GpuList = Field((), description="GPUs of decode, likewise.")
+    numa: Annotated[Literal["auto", "strict", "off"], Word] = Field(
+        "auto", description="Bind servers to their GPUs' NUMA node; `strict` refuses to start unbound."
+    )
+    min_vram_gb: Annotated[float, BeforeValidator(bare), Field(gt=0)] | None = Field(
+        None, description="Smallest memory (GB) a GPU may have; default: the profile's."
+    )
+    # memory
+    context_length: Count = Field(524288, description="Longest prompt plus answer, in tokens.")
+    prefill_mem_fraction: Fraction = Field(0.80, description="Share of GPU memory for prefill's weights and KV.")
+    decode_mem_fraction: Fraction = Field(0.85, description="Share of GPU memory for decode's weights and KV.")
+    chunked_prefill_size: Count = Field(8192, description="Tokens prefilled in one step.")
+    max_running_requests: Count = Field(64, description="Requests that decode together.")
+    # kernels
+    kernels: Annotated[Literal["auto", "stock"], Word] = Field(
+        "auto",
+        description="`auto`: our sm_120 kernels where they were measured ahead; `stock`: the engine's own.",
+    )
+    pcie_allreduce: Annotated[Literal["auto", "on", "off"], Word] = Field(
+        "auto", description="The engine's all-reduce over PCIe peer copies; `off` leaves NCCL."
+    )
+    speculative: Annotated[Literal["off", "eagle", "dspark"], Word] = Field(
+        "off", description="Speculative decoding algorithm."
+    )
+    # lifecycle
+    start_timeout: Duration = Field(3600.0, description="Longest time from start to READY.")
+    stall_timeout: Duration = Field(300.0, description="No progress for so long with work waiting means hung.")
+    restart_limit: Count = Field(3, description="Restarts within the window before the appliance gives up.")
+    restart_window: Duration = Field(1800.0, description="The window of the restart budget.")
+    drain_timeout: Duration = Field(30.0, description="How long a stop waits for requests in flight.")
+    link_timeout: Duration = Field(
+        60.0, description="How long one half of the pair waits for the other before the request fails."
+    )
+    safe_mode: Annotated[Literal["auto", "off", "on"], Word] = Field(
+        "auto", description="`auto`: stay up, unhealthy, after repeated failed starts; `off`: always exit."
+    )
+    # escape
+    prefill_extra_args: EngineArgs = Field("", description="More flags for prefill's server, as shell words.")
+    decode_extra_args: EngineArgs = Field("", description="More flags for decode's server.")
+    router_extra_args: RouterArgs = Field("", description="More flags for the router.")
+    # logs
+    log_format: Annotated[Literal["auto", "text", "json"], Word] = Field(
+        "auto", description="`auto`: text on a terminal, JSON lines elsewhere."
+    )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Word] = Field(
+        "info", description="Level of the appliance's own log and of the servers."
+    )
+    # internals: only a second appliance on the same host needs other values
+    prefill_port: Port = Field(30000, description="Prefill's HTTP port on loopback (`single` uses it too).")
+    decode_port: Port = Field(30001, description="Decode's HTTP port on loopback.")
+    bootstrap_port: Port = Field(8998, description="Prefill's bootstrap port, where decode finds it.")
+    prefill_nccl_port: Port = Field(30335, description="NCCL rendezvous of prefill.")
+    decode_nccl_port: Port = Field(30435, description="NCCL rendezvous of decode.")
+    router_metrics_port: Port = Field(29000, description="The router's metrics on loopback.")
+    run_dir: Path | None = Field(
+        None, description="Sockets, logs and generated files; default: /run/dsv4-pd where writable."
+    )
+    state_dir: Path | None = Field(
+        None, description="What outlives a container: start times, failed starts; default: /var/lib/dsv4-pd."
+    )
+    cache_dir: Path | None = Field(None, description="Compiled kernels; default: a folder below the state folder.")
+    engine_python: Path = Field(default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang.")
+    router_python: Path | None = Field(None, description="Interpreter that has the router; default by DSV4_ROUTER.")
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Settings:
+        """A profile's defaults for every setting that the operator left unset."""
+        return self.model_copy(update={k: v for k, v in defaults.items() if k not in self.model_fields_set})
+
+
+# Fields in seconds, written as 90s, 60m or 1h.
+DURATIONS = frozenset(
+    name for name, info in Settings.model_fields.items() if any(is_duration(item) for item in info.metadata)
+)
+
+
+def names() -> tuple[str, ...]:
+    """Every `DSV4_*` variable that is understood, `_FILE` forms included."""
+    plain = tuple(env_name(field) for field in Settings.model_fields)
+    return plain + tuple(env_name(field) + "_FILE" for field in SECRETS)
+
+
+def env_name(field: str) -> str:
+    """The variable that sets a field.
+
+    >>> env_name("port")
+    'DSV4_PORT'
+    """
+    return PREFIX + field.upper()
