@@ -11,17 +11,21 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dsv4_pd.run.guard import tree
 from support.appliance import Appliance
 
-Fault = Callable[[Appliance, random.Random], str]
+from chaos import hostile, network
+from chaos.isolate import isolated
+
+Act = Callable[[Appliance, random.Random], str]
 
 
-def _pid(appliance: Appliance, name: str) -> int:
+def pid_of(appliance: Appliance, name: str) -> int:
     """A program's main process; 0 while there is none."""
     if name in ("guard", "supervisord"):
         mark = b"dsv4_pd\0guard" if name == "guard" else b"supervisor.supervisord"
@@ -45,7 +49,7 @@ def _ours(appliance: Appliance) -> list[int]:
 
 def _scheduler(appliance: Appliance, name: str) -> int:
     """The server's scheduler process, which computes; it names itself."""
-    for pid in tree.members(_pid(appliance, name)):
+    for pid in tree.members(pid_of(appliance, name)):
         with contextlib.suppress(OSError):
             if b"scheduler" in (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")[0]:
                 return pid
@@ -60,11 +64,11 @@ def _signal(pid: int, number: int) -> bool:
     return False
 
 
-def kill(*names: str) -> Fault:
+def kill(*names: str) -> Act:
     """kill -9 of main processes, at once."""
 
     def act(appliance: Appliance, _: random.Random) -> str:
-        pids = [_pid(appliance, name) for name in names]
+        pids = [pid_of(appliance, name) for name in names]
         for pid in pids:
             _signal(pid, signal.SIGKILL)
         return f"kill -9 {' and '.join(names)}"
@@ -80,9 +84,9 @@ def kill_scheduler(appliance: Appliance, choose: random.Random) -> str:
 
 def kill_during_restart(appliance: Appliance, choose: random.Random) -> str:
     first, second = choose.sample(("prefill", "decode"), 2)
-    _signal(_pid(appliance, first), signal.SIGKILL)
+    _signal(pid_of(appliance, first), signal.SIGKILL)
     time.sleep(choose.uniform(2, 8))
-    _signal(_pid(appliance, second), signal.SIGKILL)
+    _signal(pid_of(appliance, second), signal.SIGKILL)
     return f"kill -9 {first}, then {second} during the restart"
 
 
@@ -90,7 +94,7 @@ def pause(appliance: Appliance, choose: random.Random) -> str:
     """-STOP, seconds later -CONT."""
     name = choose.choice(("prefill", "decode", "router", "guard", "prefill's scheduler", "decode's scheduler"))
     role = name.removesuffix("'s scheduler")
-    pid = _scheduler(appliance, role) if name != role else _pid(appliance, role)
+    pid = _scheduler(appliance, role) if name != role else pid_of(appliance, role)
     seconds = choose.uniform(1, 8)
     if _signal(pid, signal.SIGSTOP):
         time.sleep(seconds)
@@ -104,7 +108,7 @@ def steal_port(appliance: Appliance, choose: random.Random) -> str:
     port = appliance.ports[f"DSV4_{name.upper()}_PORT"]
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _signal(_pid(appliance, name), signal.SIGKILL)
+        _signal(pid_of(appliance, name), signal.SIGKILL)
         for _ in range(100):
             with contextlib.suppress(OSError):
                 thief.bind(("127.0.0.1", port))
@@ -144,7 +148,7 @@ def flood_log(appliance: Appliance, choose: random.Random) -> str:
     name = choose.choice(("prefill", "decode"))
     line = b"[2026-11-29 15:20:11] INFO: noise with Scheduler hit an exception: inside " + b"x" * 120 + b"\n"
     deadline = time.monotonic() + 20
-    with contextlib.suppress(OSError), (Path("/proc") / str(_pid(appliance, name)) / "fd" / "1").open("wb") as pipe:
+    with contextlib.suppress(OSError), (Path("/proc") / str(pid_of(appliance, name)) / "fd" / "1").open("wb") as pipe:
         for _ in range(20_000_000 // (len(line) * 300)):
             pipe.write(line * 300)
             if time.monotonic() > deadline:
@@ -152,29 +156,76 @@ def flood_log(appliance: Appliance, choose: random.Random) -> str:
     return f"log flood of {name}"
 
 
-# weight → fault; a reload costs half a minute on two idle cores, so the cheap ones come more often
-FAULTS: tuple[tuple[int, Fault], ...] = (
-    (2, kill("prefill")),
-    (2, kill("decode")),
-    (2, kill("router")),
-    (2, kill("guard")),
-    (1, kill("supervisord")),
-    (1, kill("prefill", "decode")),
-    (1, kill("decode", "guard")),
-    (1, kill("router", "guard")),
-    (1, kill_scheduler),
-    (1, kill_during_restart),
-    (4, pause),
-    (1, steal_port),
-    (2, fill_run_folder),
-    (2, jump_clock),
-    (2, flood_log),
+def stop_guard(appliance: Appliance, _: random.Random) -> str:
+    """-STOP without -CONT: `serve` has to replace it."""
+    stopped = pid_of(appliance, "guard")
+    _signal(stopped, signal.SIGSTOP)
+    begun = time.monotonic()
+    while pid_of(appliance, "guard") == stopped and time.monotonic() - begun < 60:
+        time.sleep(0.2)
+    return f"-STOP guard, replaced after {time.monotonic() - begun:.0f} s"
+
+
+def stop_scheduler(appliance: Appliance, choose: random.Random) -> str:
+    """-STOP without -CONT: the guard has to restart that server."""
+    name = choose.choice(("prefill", "decode"))
+    before, pid = pid_of(appliance, name), _scheduler(appliance, name)
+    _signal(pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    while pid_of(appliance, name) in (0, before) and time.monotonic() - begun < 180:
+        time.sleep(0.2)
+    return f"-STOP {name}'s scheduler, replaced after {time.monotonic() - begun:.0f} s"
+
+
+# How long a fault may take until the state tells of it; docs/health.md says where each comes from.
+DEATH_S, SILENCE_S, HANG_S, LINK_S, REQUEST_S = 2.0, 15.0, 60.0, 75.0, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One kind of fault. `bound_s`: from its end until the state tells of it. A reload costs half a minute on two idle
+    cores, so the cheap kinds have the greater weight.
+    """
+
+    weight: int
+    act: Act
+    bound_s: float
+    needs: Callable[[], bool] = lambda: True
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(2, kill("prefill"), DEATH_S),
+    Fault(2, kill("decode"), DEATH_S),
+    Fault(2, kill("router"), DEATH_S),
+    Fault(2, kill("guard"), DEATH_S),
+    Fault(1, kill("supervisord"), DEATH_S),
+    Fault(1, kill("prefill", "decode"), DEATH_S),
+    Fault(1, kill("decode", "guard"), DEATH_S),
+    Fault(1, kill("router", "guard"), DEATH_S),
+    Fault(1, kill_scheduler, DEATH_S),
+    Fault(1, kill_during_restart, DEATH_S),
+    Fault(4, pause, SILENCE_S),
+    Fault(1, stop_guard, SILENCE_S),
+    Fault(1, stop_scheduler, DEATH_S),
+    Fault(1, steal_port, DEATH_S),
+    Fault(2, fill_run_folder, DEATH_S),
+    Fault(2, jump_clock, DEATH_S),
+    Fault(1, flood_log, DEATH_S),
+    Fault(2, hostile.inject_log, REQUEST_S),
+    Fault(2, hostile.huge_prompt, REQUEST_S),
+    Fault(1, hostile.hostile_pattern, REQUEST_S),
+    Fault(1, hostile.flood_connections, REQUEST_S),
+    Fault(1, hostile.exhaust_descriptors, SILENCE_S),
+    Fault(1, network.cut_link_briefly, SILENCE_S, network.available),
+    Fault(1, network.cut_link, DEATH_S, network.available),
+    Fault(1, network.slow_link, SILENCE_S, network.available),
+    Fault(1, network.fill_shared_memory, DEATH_S, isolated),
 )
 
 
-def pick(choose: random.Random) -> Fault:
+def pick(choose: random.Random, table: Sequence[Fault]) -> Fault:
     """The next fault."""
-    return choose.choices([fault for _, fault in FAULTS], [weight for weight, _ in FAULTS])[0]
+    return choose.choices(table, [fault.weight for fault in table])[0]
 
 
 def environment(root: Path, library: Path) -> dict[str, Any]:

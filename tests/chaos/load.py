@@ -1,4 +1,4 @@
-"""Steady load: clients that ask, check each answer against the first one, and count what came back."""
+"""Steady load: clients that ask, check each answer against the first one, and record what came back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-BOUND_S = 30.0  # a request that has no end by then hangs
+from chaos.account import Request
+
+PATIENCE_S = 300.0  # of a client; what counts as hanging is decided afterwards, from what was done meanwhile
 QUESTIONS = (
     "What is the capital of France?",
     "What is the capital of Italy?",
@@ -24,14 +26,12 @@ Outcome = tuple[str, str, str]  # how it ended, the answer's text, all that came
 
 
 @dataclass(slots=True)
-class Tally:
-    """Outcomes. `errors`: ended with a status or a broken connection; `cut`: a stream that ended without [DONE]."""
+class Record:
+    """Everything that was asked. `errors`: how requests failed; a stream that ends without [DONE] is "stream cut"."""
 
-    ok: int = 0
+    requests: list[Request] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    hung: list[str] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
-    slowest_error_s: float = 0.0
 
 
 class Load:
@@ -41,7 +41,7 @@ class Load:
         self._port, self._random = port, random.Random(seed)
         self._answers: dict[str, str] = {}
         self._lock, self._end = threading.Lock(), threading.Event()
-        self.tally = Tally()
+        self.record = Record()
         self._threads = [threading.Thread(target=self._client, daemon=True) for _ in range(clients)]
 
     def learn(self) -> None:
@@ -58,7 +58,7 @@ class Load:
         """Stop asking and wait for what is in flight."""
         self._end.set()
         for thread in self._threads:
-            thread.join(BOUND_S + 10)
+            thread.join(PATIENCE_S + 10)
 
     def _client(self) -> None:
         while not self._end.is_set():
@@ -66,27 +66,24 @@ class Load:
                 question, stream = self._random.choice(QUESTIONS), self._random.random() < 0.5
             begun = time.monotonic()
             status, text, raw = self._ask(question, stream=stream)
-            self._count(question, (status, text, raw), time.monotonic() - begun)
+            self._count(question, (status, text, raw), begun)
             self._end.wait(0.1 if status == "ok" else 0.5)
 
-    def _count(self, question: str, outcome: Outcome, seconds: float) -> None:
+    def _count(self, question: str, outcome: Outcome, begun: float) -> None:
         status, text, raw = outcome
+        right = status == "ok" and text == self._answers[question]
         with self._lock:
-            if seconds > BOUND_S:
-                self.tally.hung.append(f"{question} {status} after {seconds:.1f} s")
-            elif status == "ok" and text == self._answers[question]:
-                self.tally.ok += 1
-            elif status == "ok" or status.startswith(WRONG):
+            self.record.requests.append(Request(begun, time.monotonic(), "" if right else status))
+            if (status == "ok" and not right) or status.startswith(WRONG):
                 wanted, at = self._answers[question], time.strftime("%H:%M:%S")
-                self.tally.wrong.append(f"{at} {question} -> {status} {text!r}, not {wanted!r}, in {raw[-900:]!r}")
-            else:
-                self.tally.errors[status] += 1
-                self.tally.slowest_error_s = max(self.tally.slowest_error_s, seconds)
+                self.record.wrong.append(f"{at} {question} -> {status} {text!r}, not {wanted!r}, in {raw[-900:]!r}")
+            elif not right:
+                self.record.errors[status] += 1
 
     def _ask(self, question: str, *, stream: bool) -> Outcome:
         body = {"model": "dsv4-demo", "temperature": 0, "stream": stream, "max_tokens": 24,
                 "messages": [{"role": "user", "content": question}]}  # fmt: skip
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=BOUND_S + 5)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
         try:
             connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
             got = connection.getresponse()
