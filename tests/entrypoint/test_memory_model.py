@@ -157,8 +157,7 @@ def test_the_chosen_ratio_serves_the_requests_and_leaves_the_most_tokens(role: R
     assert int(pool_tokens(Shape(), given, 0.92 * budget) * ratio) >= 0.99 * window_slots(one), "a smaller card, too"
     if ratio < ENGINE_WINDOW_RATIO:
         assert tokens > pool_tokens(Shape(), replace(one, window_ratio=ENGINE_WINDOW_RATIO), budget)
-    smaller = replace(one, window_ratio=0.85 * ratio)
-    assert int(pool_tokens(Shape(), smaller, budget) * 0.85 * ratio) // 256 * 256 < window_slots(one)
+    assert tokens * ratio <= 1.1 * window_slots(one) + 256, "no more than the margin asks for"
 
 
 def test_windows_that_do_not_fit_leave_no_tokens() -> None:
