@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from generators import diagram, troubleshooting
+from generators import diagram, troubleshooting, wings
 from generators.env import env_example, env_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,6 +18,7 @@ FILES: dict[str, Callable[[], str]] = {
     ".env.example": lambda: compose_variables() + env_example(),
     "docs/troubleshooting.md": troubleshooting.text,
     "docs/health.md": lambda: diagram.fill(_read(ROOT / "docs/health.md")),
+    "docs/architecture.md": lambda: wings.fill(_read(ROOT / "docs/architecture.md")),
 }
 
 

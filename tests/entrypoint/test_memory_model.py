@@ -7,28 +7,32 @@ import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.plan import boot, profiles
+from dsv4_pd.plan import boot, folders, profiles
 from dsv4_pd.plan.memory_model import (
+    ENGINE_WINDOW_RATIO,
     GIB,
     MIB,
     Load,
     Role,
     Shape,
-    checkpoint_bytes,
     estimate,
     needed_fraction,
     pool_tokens,
-    pool_tokens_2026_04,
     shape_of,
     weight_bytes,
+    window_ratio,
+    window_slots,
 )
-from dsv4_pd.plan.memory_plan import misfits, read_shape
+from dsv4_pd.plan.memory_plan import load_of, misfits, read_shape
 from dsv4_pd.plan.paths import profiles_dir, share_dir
 from dsv4_pd.plan.placement import plan
 from dsv4_pd.settings.schema import Settings
+from support.plans import eight_cards, make
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -52,6 +56,26 @@ def test_other_models_are_not_predicted() -> None:
     assert shape_of({"model_type": "llama"}) is None
 
 
+def checkpoint_bytes(s: Shape) -> float:
+    """Size of the checkpoint that the shape implies, its draft layer included; wo_a is fp8 on disk."""
+    on_disk = (s.layers + 1) * s.o_lora * s.heads * s.head_dim
+    return weight_bytes(s, 1, speculative=True) - on_disk
+
+
+def pool_tokens_2026_04(s: Shape, budget: float) -> int:
+    """Tokens under the rule of the first engines that had this model, without speculation.
+
+    They kept both compressors' states for each window of a tenth of the tokens. The only capacity ever read from a
+    machine with the product's cards (2,581,504 tokens) was read under this rule: docs/adr/0401-memory-model.md.
+    """
+    layers = len(s.ratios) + 1  # the draft layer was counted, loaded or not
+    slot = s.head_dim - s.rope_dim + 2 * s.rope_dim + 8
+    states = 8 / 128 * 4 * (s.head_dim + s.index_dim) * s.count(4) + 128 / 128 * 2 * s.head_dim * s.count(128)
+    window = slot * layers + states * 4
+    token = s.count(4) * (slot + s.index_dim + 4) / 4 + s.count(128) * slot / 128
+    return int(budget / (0.1 * window + token)) // 256 * 256
+
+
 def test_weights_of_the_published_checkpoint() -> None:
     """Published sizes: about 158 GB on disk; loaded without the draft layer, the replaced deployment's 146 GiB."""
     assert checkpoint_bytes(Shape()) == pytest.approx(158e9, rel=0.02)
@@ -66,28 +90,79 @@ def test_used_memory_of_the_replaced_deployment(role: Role, fraction: float, use
 
 
 def test_capacity_of_the_replaced_deployment() -> None:
-    """2,581,504 tokens were read there, under its engine's rule; ours has another rule and about 3.5 times as many."""
+    """2,581,504 tokens were read there, under its engine's rule; today's keeps fewer states for each window."""
     card = estimate(Shape(), load("prefill", 0.80), CARD)
     assert pool_tokens_2026_04(Shape(), card.kv) == pytest.approx(2_581_504, rel=0.05)
-    assert card.tokens > 3 * 2_581_504
+    assert card.tokens > card.tokens_by_default > 2 * 2_581_504
+
+
+BUDGETS = (40_000_000_000, 25_000_000_000, 12_000_000_000)
+
+
+def engine_sizes(folder: Path, role: str, environ: dict[str, str], drop: str = "") -> dict[str, Any]:
+    """What the engine's own class makes of the budgets under the command line of a plan, and the plan's own ratio."""
+    values = {"DSV4_MODEL": str(CONFIG.parent), "DSV4_CACHE_DIR": str(folder / "c"), **environ}
+    found = make(values, eight_cards(4 if environ["DSV4_PROFILE"].endswith("4x") else 8), run=folder)
+    folders.make(found.paths)
+    boot.write(found.files)
+    program = next(program for program in found.programs if program.name == role)
+    (config,) = (file for file in program.files if file.path.suffix == ".yaml")
+    flags = yaml.safe_load(config.text)
+    flags.pop(drop, None)
+    config.path.write_text(yaml.safe_dump(flags), encoding="utf-8")
+    script = HERE / "engine" / "pool_sizes.py"
+    env = {"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "HOME": str(folder), **dict(program.env)}
+    env.pop("SGLANG_PLUGINS", None)
+    command = [str(ENGINE), str(script), ",".join(map(str, BUDGETS)), *program.argv[program.argv.index("--") + 1 :]]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer: dict[str, Any] = json.loads(next(x for x in done.stdout.splitlines() if x.startswith("RESULT"))[6:])
+    return answer | {"load": load_of(found.settings, next(r for r in found.placement.roles if r.role == role))}
 
 
 @pytest.mark.engine
-def test_pools_are_the_engine_s_own_to_the_token() -> None:
-    loads = [
-        {"role": role, "max_running": running, "chunk": chunk, "speculative": speculative}
-        for role in ("prefill", "decode", "single")
-        for running, chunk in ((64, 8192), (16, 4096), (33, 2048))
-        for speculative in (False, True)
-    ]
-    question = json.dumps({"config": str(CONFIG), "budget": 40_000_000_000, "loads": loads})
-    script = HERE / "engine" / "pool_sizes.py"
-    done = subprocess.run(
-        [ENGINE, script], input=question, capture_output=True, text=True, cwd=script.parent, check=True
-    )
-    answers = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("RESULT"))[6:])
-    ours = [pool_tokens(Shape(), Load(tensor_parallel=4, fraction=0.8, **one), 40e9) for one in loads]  # type: ignore[arg-type]
-    assert ours == answers
+@pytest.mark.parametrize(
+    ("role", "environ"),
+    [
+        ("prefill", {"DSV4_PROFILE": "rtx-pro-6000-8x"}),
+        ("decode", {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_SPECULATIVE": "eagle"}),
+        ("single", {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_MODE": "single"}),
+        ("decode", {"DSV4_PROFILE": "rtx-pro-6000-4x"}),
+        ("prefill", {"DSV4_PROFILE": "rtx-pro-6000-4x", "DSV4_SWA_FULL_TOKENS_RATIO": "0.1"}),
+    ],
+)
+def test_pools_are_the_engine_s_own_to_the_token(tmp_path: Path, role: str, environ: dict[str, str]) -> None:
+    engine = engine_sizes(tmp_path, role, environ)
+    assert engine["class"] == "DSV4PoolConfigurator"
+    assert engine["cap"] is None, "the engine sizes the windows by requests now: the ratio rule is no longer its own"
+    at_ratio = replace(engine["load"], window_ratio=engine["ratio"])
+    assert [pool_tokens(Shape(), at_ratio, budget) for budget in BUDGETS] == [full for full, _ in engine["pools"]]
+    assert [full * engine["ratio"] // 256 * 256 for full, _ in engine["pools"]] == [w for _, w in engine["pools"]]
+
+
+@pytest.mark.engine
+def test_without_a_ratio_the_engine_takes_a_tenth(tmp_path: Path) -> None:
+    engine = engine_sizes(tmp_path, "prefill", {"DSV4_PROFILE": "rtx-pro-6000-8x"}, drop="swa-full-tokens-ratio")
+    assert (engine["ratio"], engine["cap"]) == (ENGINE_WINDOW_RATIO, None)
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode", "single"])
+@pytest.mark.parametrize("running", [1, 16, 64, 256])
+def test_the_chosen_ratio_serves_the_requests_and_leaves_the_most_tokens(role: Role, running: int) -> None:
+    one, budget = load(role, 0.85, max_running=running), 40e9
+    ratio = window_ratio(Shape(), one, budget)
+    tokens = pool_tokens(Shape(), one, budget)
+    assert int(tokens * ratio) // 256 * 256 >= window_slots(one)
+    given = replace(one, window_ratio=ratio)
+    assert int(pool_tokens(Shape(), given, 0.92 * budget) * ratio) >= 0.99 * window_slots(one), "a smaller card, too"
+    if ratio < ENGINE_WINDOW_RATIO:
+        assert tokens > pool_tokens(Shape(), replace(one, window_ratio=ENGINE_WINDOW_RATIO), budget)
+    assert tokens * ratio <= 1.1 * window_slots(one) + 256, "no more than the margin asks for"
+
+
+def test_windows_that_do_not_fit_leave_no_tokens() -> None:
+    assert window_ratio(Shape(), load("prefill", 0.5), 1e9) == 1.0
+    assert pool_tokens(Shape(), load("prefill", 0.5), 0.5e9) == 0
 
 
 def test_needed_fraction_is_enough_and_not_too_much() -> None:

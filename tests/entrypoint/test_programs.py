@@ -36,7 +36,7 @@ def test_eight_cards_make_two_groups_of_four() -> None:
 def test_what_both_roles_must_agree_on_is_equal() -> None:
     programs = by_name(make({"DSV4_CONTEXT_LENGTH": "9217"}, eight_cards()).programs)
     own = {"port", "nccl-port", "disaggregation-mode", "base-gpu-id", "mem-fraction-static",
-           "cuda-graph-max-bs-decode"}  # fmt: skip
+           "cuda-graph-max-bs-decode", "swa-full-tokens-ratio"}  # fmt: skip
     prefill, decode = config(programs["prefill"]), config(programs["decode"])
     assert {k: v for k, v in prefill.items() if k not in own} == {k: v for k, v in decode.items() if k not in own}
 

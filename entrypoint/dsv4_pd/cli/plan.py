@@ -112,7 +112,15 @@ def as_text(plan: Plan) -> str:
 def _memory_lines(plan: Plan) -> list[str]:
     """The memory model's sum a role; it needs the model's shape, not a GPU."""
     cards = _estimates(plan)
-    return ["", "memory (computed, not measured)", *("  " + line for line in memory_plan.table(cards))] if cards else []
+    return (
+        [
+            "",
+            "memory (computed, not measured)",
+            *("  " + line for line in memory_plan.table(cards, plan.settings.context_length)),
+        ]
+        if cards
+        else []
+    )
 
 
 def memory_values(plan: Plan) -> list[dict[str, Any]]:
@@ -126,6 +134,9 @@ def memory_values(plan: Plan) -> list[dict[str, Any]]:
             "headroom": round(card.headroom),
             "used": round(card.used),
             "kv_tokens": card.tokens,
+            "longest_requests": card.tokens // plan.settings.context_length,
+            "window_ratio": card.window_ratio,
+            "kv_tokens_by_the_engine_s_own_ratio": card.tokens_by_default,
         }
         for card in _estimates(plan)
     ]

@@ -61,13 +61,19 @@ def machine(facts: HostFacts) -> dict[str, Any]:
 
 def expected_kv_tokens(settings: Settings, profile: Profile, placement: Placement) -> dict[str, int]:
     """Role -> tokens of KV that it should hold: what the profile pins, else the memory model's figure for its cards."""
-    if placement.device == "cuda":
-        shape = memory_plan.read_shape(model_files.find(settings.model, settings.model_revision, os.environ))
-        return {c.load.role: c.tokens for c in memory_plan.estimates(settings, placement, shape)} if shape else {}
     flags = {
         role.role: {**profile.engine.get("common", {}), **profile.engine.get(role.role, {})} for role in placement.roles
     }
-    return {role: int(found["max-total-tokens"]) for role, found in flags.items() if "max-total-tokens" in found}
+    pinned: dict[str, int] = {
+        role: int(found["max-total-tokens"]) for role, found in flags.items() if "max-total-tokens" in found
+    }
+    if placement.device != "cuda":
+        return pinned
+    shape = memory_plan.read_shape(model_files.find(settings.model, settings.model_revision, os.environ))
+    modelled = memory_plan.estimates(settings, placement, shape) if shape else ()
+    # The engine takes the smaller one: what is pinned bounds what the memory would hold.
+    held: dict[str, int] = {c.load.role: min(c.tokens, pinned.get(c.load.role, c.tokens)) for c in modelled}
+    return pinned | held
 
 
 def settings_hash(settings: Settings) -> str:

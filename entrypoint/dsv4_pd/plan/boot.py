@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.plan import folders, profiles
+from dsv4_pd.plan import folders, memory_plan, model_files, profiles
 from dsv4_pd.plan.about import about
 from dsv4_pd.plan.guard_build import build as build_guard
 from dsv4_pd.plan.paths import Paths, profiles_dir, share_dir
@@ -62,7 +62,9 @@ def make_plan(
     settings = complete(settings, profile, share_dir())
     placement = plan(settings, profile, facts)
     paths = folders.resolve(settings, environ)
-    around = Surroundings(paths, numa_policy or "none", environ, share_dir())
+    shape = memory_plan.read_shape(model_files.find(settings.model, settings.model_revision, environ))
+    ratios = memory_plan.window_ratios(settings, placement, shape)
+    around = Surroundings(paths, numa_policy or "none", environ, share_dir(), ratios)
     return Plan(settings, facts, profile, placement, paths, programs(settings, profile, placement, around))
 
 

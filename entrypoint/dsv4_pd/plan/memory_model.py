@@ -2,13 +2,14 @@
 
 The shapes come from the model's own config.json (and its index, for the total), the pool rules are those of the
 engine (SGLang 0.5.23, `srt/model_executor/pool_configurator.py`, class DSV4PoolConfigurator); a test runs that class
-on the same numbers. What no rule gives (context, activations) is marked as an estimate.
+under the plan's own command line. What no rule gives (context, activations) is marked as an estimate.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 GIB = 1 << 30
@@ -17,6 +18,12 @@ PAGE = 256  # tokens; the engine forces it for this model
 _WINDOW = 128
 _EVICTION_INTERVAL = 128  # SGLANG_SWA_EVICTION_INTERVAL
 _FP32 = 4
+# Sliding-window slots per token of KV where no ratio is given: the engine sets it for this model, takes it for the
+# operator's own choice from then on, and so never sizes the windows by the number of requests.
+ENGINE_WINDOW_RATIO = 0.1
+_RATIO_STEP = 1e-6
+# The budget is an estimate: a card that gives the pools a tenth less still holds what the running requests need.
+_WINDOW_MARGIN = 1.1
 # The driver keeps 636 MiB of the 97,887 MiB for itself (nvidia-smi -q of an idle card, rtx6kpro asus-report log).
 DRIVER_RESERVED = 636 * MIB
 # CUDA context and NCCL buffers that exist before the weights: an estimate, not measured on this card.
@@ -105,12 +112,6 @@ def weight_bytes(s: Shape, tensor_parallel: int, *, speculative: bool = False) -
     return split / tensor_parallel + sum(every for _, every in dense)
 
 
-def checkpoint_bytes(s: Shape) -> float:
-    """Size of the checkpoint that the shape implies, its draft layer included; wo_a is fp8 on disk."""
-    on_disk = (s.layers + 1) * s.o_lora * s.heads * s.head_dim
-    return weight_bytes(s, 1, speculative=True) - on_disk
-
-
 @dataclass(frozen=True, slots=True)
 class Load:
     """What the settings ask of one server."""
@@ -121,6 +122,7 @@ class Load:
     max_running: int
     chunk: int
     speculative: bool = False
+    window_ratio: float | None = None  # window slots per token of KV; None: the smallest that serves `max_running`
 
     @property
     def draft_tokens(self) -> int:
@@ -150,7 +152,10 @@ def _draft_inflation(s: Shape, load: Load) -> float:
 
 
 def window_slots(load: Load) -> int:
-    """Sliding-window slots: what the running requests can hold, plus tails of cached prefixes."""
+    """Sliding-window slots: what the running requests can hold, plus tails of cached prefixes.
+
+    The engine's own worst case (`compute_swa_request_cap`) and its own default of four tails a request.
+    """
     trailing = _WINDOW + _EVICTION_INTERVAL * load.draft_tokens + PAGE
     allocated = 2 * load.draft_tokens if load.speculative else PAGE
     held = (trailing + allocated) * load.max_running
@@ -162,21 +167,39 @@ def window_slots(load: Load) -> int:
     return -(-(held + tails) // PAGE) * PAGE
 
 
-def fixed_bytes(s: Shape, load: Load) -> float:
-    """KV bytes that don't grow with context: sliding windows, and the compressors' states."""
-    ring = 16 if load.speculative else 8
+def window_bytes(s: Shape, load: Load) -> float:
+    """KV bytes of one sliding-window slot in every layer, with the state of the compressors that follows it."""
+    ring = 16 if load.speculative else 8  # get_compress_state_ring_size(4)
     state = ring / PAGE * 4 * (s.head_dim + s.index_dim) * _FP32
-    per_slot = (_paged(PAGE) * len(s.ratios) + state * s.count(4)) * _draft_inflation(s, load)
-    ring_128 = 256 if load.speculative else 128
-    rows = (load.max_running + load.extra_slots + 1) * ring_128 + ring_128 + 1
-    pending = -(-rows // 128) * 128 * 2 * s.head_dim * _FP32 * s.count(128)
-    return window_slots(load) * per_slot + pending
+    return (_paged(PAGE) * len(s.ratios) + state * s.count(4)) * _draft_inflation(s, load)
+
+
+def state_bytes(s: Shape, load: Load) -> float:
+    """KV bytes of what the layers that compress by 128 have pending: a ring for each request that can be there."""
+    ring = 256 if load.speculative else 128  # get_compress_state_ring_size(128)
+    rows = (load.max_running + load.extra_slots + 1) * ring + ring + 1
+    return -(-rows // 128) * 128 * 2 * s.head_dim * _FP32 * s.count(128)
+
+
+def window_ratio(s: Shape, load: Load, budget: float) -> float:
+    """Window slots per token of KV: the load's own, else the smallest that serves its requests within a budget.
+
+    Every slot more than that costs eight tokens of KV.
+    """
+    if load.window_ratio is not None:
+        return load.window_ratio
+    slots = window_slots(load) * _WINDOW_MARGIN
+    left = budget - state_bytes(s, load) - slots * window_bytes(s, load)
+    if left <= 0:
+        return 1.0  # not even the windows fit
+    steps = math.ceil(slots * bytes_per_token(s, load) / left / _RATIO_STEP)
+    return min(1.0, round(steps * _RATIO_STEP, 6))
 
 
 def pool_tokens(s: Shape, load: Load, budget: float) -> int:
     """Tokens of KV that a budget holds; 0 when not even the fixed part fits."""
-    tokens = int(max(budget - fixed_bytes(s, load), 0) / bytes_per_token(s, load))
-    return tokens // PAGE * PAGE
+    token = bytes_per_token(s, load) + window_ratio(s, load, budget) * window_bytes(s, load)
+    return int(max(budget - state_bytes(s, load), 0) / token) // PAGE * PAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +213,8 @@ class Estimate:
     runtime: float  # activations, graphs, workspaces: what must fit beside the static share
     headroom: float  # what is left when all of it is used
     tokens: int
+    window_ratio: float
+    tokens_by_default: int  # with the engine's own window ratio
 
     @property
     def used(self) -> float:
@@ -205,7 +230,9 @@ def estimate(s: Shape, load: Load, memory: float) -> Estimate:
     runtime = WORKSPACE + _activations(load) + (0 if load.role == "prefill" else load.max_running * GRAPH_PER_REQUEST)
     tokens = pool_tokens(s, load, kv)
     headroom = free - weights - max(kv, 0.0) - runtime
-    return Estimate(load, memory - DRIVER_RESERVED, weights, kv, runtime, headroom, tokens)
+    by_default = pool_tokens(s, replace(load, window_ratio=ENGINE_WINDOW_RATIO), kv)
+    ratio = window_ratio(s, load, kv)
+    return Estimate(load, memory - DRIVER_RESERVED, weights, kv, runtime, headroom, tokens, ratio, by_default)
 
 
 def _activations(load: Load) -> float:
@@ -216,21 +243,10 @@ def _activations(load: Load) -> float:
 def needed_fraction(s: Shape, load: Load, memory: float, tokens: int) -> float:
     """The memory fraction that holds so many tokens of KV, rounded up to a hundredth."""
     free = memory - DRIVER_RESERVED - CONTEXT
-    need = weight_bytes(s, load.tensor_parallel, speculative=load.speculative)
-    need += fixed_bytes(s, load) + (tokens + PAGE) * bytes_per_token(s, load)
+    pools = state_bytes(s, load) + (tokens + PAGE) * bytes_per_token(s, load)
+    if load.window_ratio is None:
+        pools += window_slots(load) * _WINDOW_MARGIN * window_bytes(s, load)
+    else:
+        pools += (tokens + PAGE) * load.window_ratio * window_bytes(s, load)
+    need = weight_bytes(s, load.tensor_parallel, speculative=load.speculative) + pools
     return -(-need * 100 // free) / 100
-
-
-def pool_tokens_2026_04(s: Shape, budget: float) -> int:
-    """Tokens under the rule of the first engines that had this model, without speculation.
-
-    They sized the sliding-window pool as a tenth of the tokens and kept both compressors' states for each of its
-    windows, so a token cost four times what it costs now. Kept because the only capacity ever read from such a
-    machine (2,581,504 tokens) was read under this rule: see docs/adr/0401-memory-model.md.
-    """
-    layers = len(s.ratios) + 1  # the draft layer was counted, loaded or not
-    slot = s.head_dim - s.rope_dim + 2 * s.rope_dim + 8
-    states = 8 / _WINDOW * 4 * (s.head_dim + s.index_dim) * s.count(4) + 128 / _WINDOW * 2 * s.head_dim * s.count(128)
-    window = slot * layers + states * _FP32
-    token = s.count(4) * (slot + s.index_dim + 4) / 4 + s.count(128) * slot / 128
-    return int(budget / (0.1 * window + token)) // PAGE * PAGE

@@ -6,7 +6,16 @@ import json
 from pathlib import Path
 
 from dsv4_pd.errors import Problem
-from dsv4_pd.plan.memory_model import GIB, Estimate, Load, Shape, estimate, needed_fraction, shape_of
+from dsv4_pd.plan.memory_model import (
+    ENGINE_WINDOW_RATIO,
+    GIB,
+    Estimate,
+    Load,
+    Shape,
+    estimate,
+    needed_fraction,
+    shape_of,
+)
 from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.settings.schema import Settings
 
@@ -34,6 +43,7 @@ def load_of(settings: Settings, role: RolePlacement) -> Load:
         max_running=settings.max_running_requests,
         chunk=settings.chunked_prefill_size,
         speculative=settings.speculative != "off",
+        window_ratio=settings.swa_full_tokens_ratio,
     )
 
 
@@ -44,6 +54,13 @@ def estimates(settings: Settings, placement: Placement, shape: Shape) -> tuple[E
         for role in placement.roles
         if role.gpus
     )
+
+
+def window_ratios(settings: Settings, placement: Placement, shape: Shape | None) -> dict[str, float]:
+    """Role -> the sliding-window ratio that the plan gives it; empty where the model is not known."""
+    if shape is None or placement.device != "cuda":
+        return {}
+    return {card.load.role: card.window_ratio for card in estimates(settings, placement, shape)}
 
 
 def misfits(settings: Settings, placement: Placement, shape: Shape) -> tuple[Problem, ...]:
@@ -80,11 +97,13 @@ def _too_small(settings: Settings, role: RolePlacement, card: Estimate, shape: S
     )
 
 
-def table(cards: tuple[Estimate, ...]) -> list[str]:
+def table(cards: tuple[Estimate, ...], context_length: int) -> list[str]:
     """A line a role for `plan` and `doctor`."""
     return [
         f"{card.load.role}: {card.weights / GIB:.1f} GiB weights + {max(card.kv, 0) / GIB:.1f} KV + "
         f"{card.runtime / GIB:.1f} activations and graphs, {card.headroom / GIB:.1f} left of "
-        f"{card.memory / GIB:.1f} a card; KV for {card.tokens:,} tokens"
+        f"{card.memory / GIB:.1f} a card; KV for {card.tokens:,} tokens, {card.tokens // context_length} longest "
+        f"requests at once (window ratio {card.window_ratio:g}; the engine's own {ENGINE_WINDOW_RATIO:g} gives "
+        f"{card.tokens_by_default:,})"
         for card in cards
     ]

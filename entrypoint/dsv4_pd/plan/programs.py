@@ -9,8 +9,9 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import yaml
@@ -69,6 +70,7 @@ class Surroundings:
     numa_policy: NumaPolicy
     environ: Mapping[str, str]
     share: Path
+    window_ratios: Mapping[str, float] = field(default_factory=dict)  # role -> --swa-full-tokens-ratio
 
 
 def programs(settings: Settings, profile: Profile, placement: Placement, around: Surroundings) -> tuple[Program, ...]:
@@ -83,11 +85,14 @@ def server_flags(
     placement: Placement,
     role: RolePlacement,
     policy: NumaPolicy = "none",
+    window_ratios: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The flags of one SGLang server as its `--config` file spells them."""
     flags = _common_flags(settings) | _role_flags(settings, role.role)
     if placement.device == "cuda":
         flags |= _gpu_flags(settings, placement, role, policy)
+        if role.role in window_ratios:
+            flags["swa-full-tokens-ratio"] = window_ratios[role.role]
     return flags | dict(profile.engine.get("common", {})) | dict(profile.engine.get(role.role, {}))
 
 
@@ -204,7 +209,7 @@ def _no_proxy(environ: Mapping[str, str]) -> str:
 def _server(
     settings: Settings, profile: Profile, placement: Placement, role: RolePlacement, around: Surroundings
 ) -> Program:
-    flags = server_flags(settings, profile, placement, role, around.numa_policy)
+    flags = server_flags(settings, profile, placement, role, around.numa_policy, around.window_ratios)
     config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
     key = _key_files(settings, around.paths, role.role)
     extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args

@@ -32,6 +32,7 @@ ENGINE_OWNED = {
     "--page-size": "both roles must agree",
     "--kv-cache-dtype": "both roles must agree",
     "--mem-fraction-static": "DSV4_PREFILL_MEM_FRACTION and DSV4_DECODE_MEM_FRACTION",
+    "--swa-full-tokens-ratio": "DSV4_SWA_FULL_TOKENS_RATIO",
     "--chunked-prefill-size": "DSV4_CHUNKED_PREFILL_SIZE",
     "--max-running-requests": "DSV4_MAX_RUNNING_REQUESTS",
     "--reasoning-parser": "both roles must agree",

@@ -95,6 +95,11 @@ class Settings(BaseSettings):
     context_length: Count = Field(524288, description="Longest prompt plus answer, in tokens.")
     prefill_mem_fraction: Fraction = Field(0.80, description="Share of GPU memory for prefill's weights and KV.")
     decode_mem_fraction: Fraction = Field(0.85, description="Share of GPU memory for decode's weights and KV.")
+    swa_full_tokens_ratio: Fraction | None = Field(
+        None,
+        description="Sliding-window slots per token of KV cache; default: the smallest that serves "
+        "`DSV4_MAX_RUNNING_REQUESTS`, which leaves the most tokens.",
+    )
     chunked_prefill_size: Count = Field(8192, description="Tokens prefilled in one step.")
     max_running_requests: Count = Field(64, description="Requests that decode together.")
     # kernels

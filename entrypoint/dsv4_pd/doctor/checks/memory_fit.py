@@ -17,7 +17,7 @@ def _run(s: Situation) -> Finding:
     if problems:
         first = problems[0]
         return fail(f"{first.subject}: {first.found}, not {first.expected}", first.remedy)
-    return ok("; ".join(table(estimates(s.settings, s.placement, shape))))
+    return ok("; ".join(table(estimates(s.settings, s.placement, shape), s.settings.context_length)))
 
 
 CHECK = Check(

@@ -1,0 +1,33 @@
+"""Papers that describe the code agree with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from generators import wings
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(ROOT.glob("docs/**/*.md")) + sorted(ROOT.glob("*.md"))
+LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+
+
+def test_the_picture_has_no_circle() -> None:
+    """Whoever reads the wings top to bottom never has to go back up."""
+    left = set(wings.arrows())
+    while free := {a for a, _ in left} - {b for _, b in left}:
+        left = {edge for edge in left if edge[0] not in free}
+    assert not left
+
+
+def test_every_wing_stands_in_the_table() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    folders = {path.name for path in wings.PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert folders == {row for line in text.splitlines() if line.startswith("| `") for row in re.findall(r"`(\w+)/`", line.split("|")[1])}  # fmt: skip  # noqa: E501
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    broken = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+    assert not broken
