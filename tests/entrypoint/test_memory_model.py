@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.plan import boot, profiles
+from dsv4_pd.plan import profiles
 from dsv4_pd.plan.memory_model import (
     GIB,
     MIB,
@@ -25,9 +25,11 @@ from dsv4_pd.plan.memory_model import (
     shape_of,
     weight_bytes,
 )
-from dsv4_pd.plan.memory_plan import misfits, read_shape
+from dsv4_pd.plan.memory_plan import misfits
+from dsv4_pd.plan.model_files import Model, read_shape
 from dsv4_pd.plan.paths import profiles_dir, share_dir
-from dsv4_pd.plan.placement import plan
+from dsv4_pd.plan.placement import place
+from dsv4_pd.plan.plan import complete
 from dsv4_pd.settings.schema import Settings
 
 HERE = Path(__file__).parent
@@ -98,9 +100,9 @@ def test_needed_fraction_is_enough_and_not_too_much() -> None:
 
 
 def problems(host: str, profile: str, **values: object) -> list[str]:
-    found = profiles.load(profiles_dir(), profile)
-    settings = boot.complete(Settings(**values), found, share_dir())  # type: ignore[arg-type]
-    placement = plan(settings, found, read_facts(HOSTS / host))
+    found = profiles.read_all(profiles_dir())[profile]
+    settings = complete(Settings(**values), found, share_dir())  # type: ignore[arg-type]
+    placement = place(settings, found, read_facts(HOSTS / host))
     return [str(problem) for problem in misfits(settings, placement, Shape())]
 
 
@@ -138,6 +140,6 @@ def test_what_cannot_fit_is_refused_by_name(host: str, profile: str, values: dic
 def test_shape_is_read_from_the_model_s_folder(tmp_path: Path) -> None:
     config = json.loads(CONFIG.read_text(encoding="utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 21}), encoding="utf-8")
-    shape = read_shape(tmp_path)
+    shape = read_shape(Model(tmp_path))
     assert shape and shape.layers == len(shape.ratios) == 21
-    assert read_shape(None) == Shape()
+    assert read_shape(Model(None)) == Shape()

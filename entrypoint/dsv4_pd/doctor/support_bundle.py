@@ -3,32 +3,47 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from dsv4_pd import __version__
+from dsv4_pd.doctor.catalogue import examine
+from dsv4_pd.doctor.report import as_text, as_values
+from dsv4_pd.host.capture import text_of, to_json
+from dsv4_pd.host.facts import HostFacts
+from dsv4_pd.host.machine import CAPTURE_FILE
+from dsv4_pd.plan import show
+from dsv4_pd.plan.situation import Situation
 from dsv4_pd.settings.redact import Redactor
+from dsv4_pd.settings.secret_names import is_secret
 
-# Variables whose names say that their values are nobody's business.
-_SECRET_NAME = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "COOKIE")
 _PREFIXES = ("DSV4_", "CUDA_", "NVIDIA_", "NCCL_", "UCX_", "SGLANG_", "HF_", "PYTORCH_", "OMP_", "TORCH_")
 _NAMES = ("LD_LIBRARY_PATH", "PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _LOG_TAIL = 2 << 20
 
 
-def secrets_of(environ: Mapping[str, str], known: Iterable[str]) -> list[str]:
-    """Every value that must not leave: the known ones, and those of variables that are named like a secret."""
-    named = [value for name, value in environ.items() if is_secret(name) and len(value) >= 4]
-    return [*filter(None, known), *named]
-
-
-def is_secret(name: str) -> bool:
-    """
-    >>> is_secret("HF_TOKEN"), is_secret("HF_HOME"), is_secret("DSV4_API_KEY_FILE")
-    (True, False, False)
-    """
-    return not name.endswith("_FILE") and any(word in name.upper() for word in _SECRET_NAME)
+def collect(situation: Situation, machine: dict[str, Any], facts: HostFacts) -> dict[str, bytes]:
+    """Name → content: report, plan, environment, capture and facts as they may be shown, and the run's logs."""
+    environ, found = situation.around.environ, examine(situation)
+    texts = {
+        "version.txt": f"dsv4-pd {__version__}\n",
+        "doctor.txt": as_text(found) + "\n",
+        "doctor.json": json.dumps(as_values(found), indent=2) + "\n",
+        "facts.json": to_json(facts),
+        "environment.txt": environment(environ),
+    }
+    if situation.plan is None:
+        texts["plan.txt"] = f"{situation.refusal}\n"
+    else:
+        texts["plan.txt"] = show.as_text(situation) + "\n"
+        texts["plan.json"] = json.dumps(show.as_dict(replace(situation, facts=facts)), indent=2) + "\n"
+    own = {name: text.encode() for name, text in texts.items()} | {CAPTURE_FILE: text_of(machine).encode()}
+    return own | run_files(situation.around.paths.run)
 
 
 def environment(environ: Mapping[str, str]) -> str:
@@ -52,21 +67,33 @@ def run_files(run: Path) -> dict[str, bytes]:
     return found
 
 
-def pack(target: Path, files: Mapping[str, bytes], redactor: Redactor | None) -> int:
-    """Write the archive, mode 0600; every line of every file goes through the redactor. Returns its size."""
+def pack(target: Path, files: Mapping[str, bytes], clean_line: Callable[[str], str] | None) -> int:
+    """Write the archive, mode 0600; every line of every file is cleaned. Returns its size."""
     stamp = int(time.time())
     with target.open("xb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         target.chmod(0o600)
         for name, data in sorted(files.items()):
-            clean = _clean(data, redactor)
+            clean = _clean(data, clean_line)
             entry = tarfile.TarInfo(f"{target.name.removesuffix('.tar.gz')}/{name}")
             entry.size, entry.mtime, entry.mode = len(clean), stamp, 0o600
             archive.addfile(entry, io.BytesIO(clean))
     return target.stat().st_size
 
 
-def _clean(data: bytes, redactor: Redactor | None) -> bytes:
-    if redactor is None:
+def cleaner(secrets: Iterable[str], names: Mapping[str, str]) -> Callable[[str], str]:
+    """A line with every secret masked and every name (a GPU's UUID) replaced by the one that stands for it."""
+    redactor = Redactor(secrets)
+
+    def clean(line: str) -> str:
+        for real, invented in names.items():
+            line = line.replace(real, invented)
+        return redactor.line(line)
+
+    return clean
+
+
+def _clean(data: bytes, clean_line: Callable[[str], str] | None) -> bytes:
+    if clean_line is None:
         return data
     text = data.decode("utf-8", "replace")
-    return "".join(redactor.line(line) for line in text.splitlines(keepends=True)).encode()
+    return "".join(clean_line(line) for line in text.splitlines(keepends=True)).encode()

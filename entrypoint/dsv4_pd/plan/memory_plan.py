@@ -1,27 +1,13 @@
-"""The memory model applied to a plan: one estimate a role, and what can't fit."""
+"""The memory model applied to a plan: one estimate a role, and what can't fit. Pure."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from dsv4_pd.errors import Problem
-from dsv4_pd.plan.memory_model import GIB, Estimate, Load, Shape, estimate, needed_fraction, shape_of
+from dsv4_pd.plan.memory_model import GIB, Estimate, Load, Shape, estimate, needed_fraction
 from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.settings.schema import Settings
 
 _HIGHEST_FRACTION = 0.95
-
-
-def read_shape(folder: Path | None, total_bytes: int | None = None) -> Shape | None:
-    """The shape of the model in a folder; without one, that of DeepSeek-V4-Flash; None for another kind of model."""
-    if folder is None or not (folder / "config.json").is_file():
-        return Shape()
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except ValueError:
-        return Shape()
-    return shape_of(config, total_bytes)
 
 
 def load_of(settings: Settings, role: RolePlacement) -> Load:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -20,9 +20,9 @@ from dsv4_pd.plan.paths import Paths, venvs_dir
 from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.plan.router_args import LOOPBACK, router_argv
+from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
 
-NumaPolicy = Literal["membind", "preferred", "cpu", "none"]
 _LAUNCH = str(Path(__file__).parents[1] / "run" / "supervision" / "launch.py")
 
 
@@ -61,16 +61,6 @@ class Program:
     stop_wait_s: int = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What planning needs from outside the settings: folders, NUMA permission, the operator's own variables."""
-
-    paths: Paths
-    numa_policy: NumaPolicy
-    environ: Mapping[str, str]
-    share: Path
-
-
 def programs(settings: Settings, profile: Profile, placement: Placement, around: Surroundings) -> tuple[Program, ...]:
     """Every program of the appliance, in start order."""
     servers = tuple(_server(settings, profile, placement, role, around) for role in placement.roles)
@@ -82,7 +72,7 @@ def server_flags(
     profile: Profile,
     placement: Placement,
     role: RolePlacement,
-    policy: NumaPolicy = "none",
+    policy: numa.Policy = "none",
 ) -> dict[str, Any]:
     """The flags of one SGLang server as its `--config` file spells them."""
     flags = _common_flags(settings) | _role_flags(settings, role.role)
@@ -138,7 +128,7 @@ def _role_flags(settings: Settings, role: str) -> dict[str, Any]:
     }
 
 
-def _gpu_flags(settings: Settings, placement: Placement, role: RolePlacement, policy: NumaPolicy) -> dict[str, Any]:
+def _gpu_flags(settings: Settings, placement: Placement, role: RolePlacement, policy: numa.Policy) -> dict[str, Any]:
     prefill = role.role == "prefill"
     flags: dict[str, Any] = {
         "tp-size": role.tensor_parallel,
@@ -243,7 +233,7 @@ def _key_option(files: tuple[ConfigFile, ...]) -> tuple[str, ...]:
     return ("--api-key-file", str(files[0].path)) if files else ()
 
 
-def _numactl(role: RolePlacement, policy: NumaPolicy) -> tuple[str, ...]:
+def _numactl(role: RolePlacement, policy: numa.Policy) -> tuple[str, ...]:
     """Bind the HTTP process as well; the engine binds only its schedulers, each to its own card's node."""
     return numa.arguments(role.numa_nodes, role.memory_nodes, policy)
 
