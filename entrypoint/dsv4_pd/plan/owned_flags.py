@@ -38,7 +38,12 @@ ENGINE_ALSO = {
     "--help": "it ends the server",
     "-h": "it ends the server",
 }
-ROUTER_ALSO = {"--api-key": "DSV4_API_KEY", "--help": "it ends the router", "-h": "it ends the router"}
+ROUTER_ALSO = {
+    "--api-key": "DSV4_API_KEY",
+    "--disable-health-check": "the router must know which servers are ready",
+    "--help": "it ends the router",
+    "-h": "it ends the router",
+}
 # Set by the plan or a profile, and still the operator's to change: why.
 ENGINE_FREE = {"--max-total-tokens": "a profile's KV pool is a default; each role may have its own"}
 ROUTER_FREE = {"--policy": "how requests are spread; between one pair there is nothing to choose"}
