@@ -71,20 +71,13 @@ def test_plan_replays_a_capture_with_the_numa_policy_of_that_machine(host: str, 
 
 
 def test_plan_shows_what_is_inherited_with_secrets_masked(tmp_path: Path) -> None:
-    more = {
-        "HF_TOKEN": "tok-en-value",
-        "HTTPS_PROXY": "http://u:pw123456@proxy:1",
-        "EDITOR": "vi 'x'",
-        "DSV4_API_KEY": "k3y-k3y",
-    }
-    done = run("plan", DSV4_PROFILE="demo-cpu", DSV4_RUN_DIR=str(tmp_path / "r"), **more)
+    own = {"DSV4_PROFILE": "demo-cpu", "DSV4_RUN_DIR": str(tmp_path / "r"), "DSV4_API_KEY": "k3y-k3y"}
+    done = run("plan", **own, HF_TOKEN="tok-en-value", HTTPS_PROXY="http://u:pw123456@proxy:1", EDITOR="vi 'x'")
     assert done.returncode == 0, done.stderr
     assert not [word for word in ("tok-en", "pw123456", "k3y-k3y") if word in done.stdout]
     assert "  HF_TOKEN=<secret>\n" in done.stdout and "http://u:<secret>@proxy:1" in done.stdout
-    assert (
-        """  EDITOR='vi '"'"'x'"'"''\n""" in done.stdout
-        and "  DSV4_API_KEY" not in done.stdout.partition("environment")[2]
-    )
+    inherited = done.stdout.partition("\nenvironment")[2].partition("\n\n")[0]
+    assert """  EDITOR='vi '"'"'x'"'"''\n""" in inherited and "DSV4_API_KEY" not in inherited
     assert "\nfile " + str(tmp_path / "r" / "prefill.key") + "\n  <secret>\n" in done.stdout
 
 
@@ -105,9 +98,7 @@ NOT_CAPTURES = {**NOT_FACTS, "no answers": b'{"nvml": {"gpus": [{}]}}', "a numbe
 
 @pytest.mark.parametrize("content", [None, *NOT_CAPTURES.values()], ids=["no file", *NOT_CAPTURES])
 @pytest.mark.parametrize("command", ["plan", "doctor"])
-def test_a_folder_that_is_no_capture_is_one_line_and_exit_2(
-    tmp_path: Path, command: str, content: bytes | None
-) -> None:
+def test_a_folder_that_is_no_capture_is_one_line(tmp_path: Path, command: str, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "machine.json").write_bytes(content)
     done = run(command, "--replay", str(tmp_path))
