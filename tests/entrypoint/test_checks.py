@@ -88,7 +88,7 @@ FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
     "gpus": (lambda f: replace(f, gpus=(), gpu_error="Driver Not Loaded"), "gpu-visible"),
     "gpus, too few": (lambda f: replace(f, gpus=f.gpus[:3], peer_access=()), "gpu-plan"),
     "gpu_error": (lambda f: replace(f, gpus=(), gpu_error="any words"), "gpu-visible"),
-    "gpus_lost": (lambda f: replace(f, gpus=(), gpus_lost=True), "gpu-visible"),
+    "devices_revoked": (lambda f: replace(f, gpus=(), devices_revoked=True), "gpu-visible"),
     "numa_nodes": (node({"memory_bytes": 0}), "numa-binding"),
     "NumaNode.id": (node({"id": 7}), "numa-binding"),
     "NumaNode.cpus": (node({"cpus": frozenset()}), "numa-binding"),
@@ -228,7 +228,7 @@ def test_rewording_a_sentence_changes_no_verdict_and_no_subject(name: str) -> No
 
 
 def test_the_remedy_for_lost_gpus_and_for_a_missing_numactl_hangs_on_no_words() -> None:
-    lost = situation(FACTS["gpus_lost"][0](read_facts(GOOD)))
+    lost = situation(FACTS["devices_revoked"][0](read_facts(GOOD)))
     assert "force-recreate" in verdicts(reworded(lost))["gpu-visible"].remedy
     bare = situation(surround=around(numa=Permission("none", "numactl is not there", installed=False)))
     assert "apt install numactl" in verdicts(reworded(bare))["numa-permission"].remedy

@@ -17,8 +17,9 @@ from dsv4_pd.errors import HardwareError, SettingsError, TemporaryError
 from dsv4_pd.host.machine import Live, Replay
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.plan import model_files, profiles, show, surroundings
+from dsv4_pd.plan.programs import PER_RUN, ConfigFile
 from dsv4_pd.plan.survey import survey
-from dsv4_pd.run import serve
+from dsv4_pd.run import files, serve
 from support.appliance import free_ports
 from support.plans import eight_cards, make
 
@@ -126,12 +127,27 @@ def test_an_extra_argument_is_refused_together_with_every_other_problem() -> Non
     assert {problem.subject for problem in caught.value.problems} == set(environ)
 
 
-def test_a_value_made_by_each_start_is_shown_as_such() -> None:
-    situation = survey({"DSV4_MODEL": "made-just-now/m"}, Replay(HOSTS / "eight-two-sockets"))
-    assert situation.plan
-    assert "<per run>" not in show.as_text(situation)
-    shown = show.as_text(replace(situation, plan=replace(situation.plan, per_run=("made-just-now",))))
-    assert "made-just-now" not in shown.partition("\nprogram ")[2] and "model-path: <per run>/m" in shown
+def test_a_value_drawn_by_each_start_is_shown_as_such(tmp_path: Path) -> None:
+    plan = make({}, eight_cards(), tmp_path)
+    key = ConfigFile(tmp_path / "drawn.key", PER_RUN)
+    situation = replace(survey({}, Replay(HOSTS / "eight-two-sockets")), plan=replace(plan, files=(*plan.files, key)))
+    assert show.as_dict(situation)["files"][str(key.path)] == "<per run>"
+    drawn = []
+    for _ in range(2):
+        files.write((key,))
+        drawn.append(key.path.read_text(encoding="utf-8"))
+    assert len(set(drawn)) == 2 and all(len(text) > 30 for text in drawn)
+
+
+@pytest.mark.parametrize("key", ["k3y-of-mine", "*** k3y"])
+def test_plan_masks_the_key_and_nothing_else(tmp_path: Path, key: str) -> None:
+    environ = {"DSV4_API_KEY": key, "DSV4_DECODE_EXTRA_ARGS": "--crash-dump-folder '/a/*** b'", "MONKEY": "true"}
+    plan = make(environ, eight_cards(), tmp_path)
+    shown = show.as_dict(replace(survey({}, Replay(HOSTS / "eight-two-sockets")), plan=plan))
+    assert key not in str(shown)
+    for file in plan.files:
+        assert shown["files"][str(file.path)] == file.text.replace(key, "<secret>")
+    assert [program["argv"] for program in shown["programs"]] == [list(program.argv) for program in plan.programs]
 
 
 def test_a_profile_s_defaults_yield_and_its_model_is_the_shipped_one() -> None:

@@ -128,7 +128,7 @@ class HostFacts:
     allowed_cpus: Numbers
     driver_version: str | None = None
     gpu_error: str | None = None  # why no GPU could be read, in NVML's words
-    gpus_lost: bool = False  # NVML's "unknown error": the container's access to its devices was revoked
+    devices_revoked: bool = False  # NVML's "unknown error": the container lost its devices
     allowed_nodes: Numbers | None = None  # memory nodes of the cpuset
     cuda_version: tuple[int, int] | None = None  # newest CUDA that the driver serves
     peer_access: tuple[tuple[str, ...], ...] = ()  # row and column in gpus' order: "ok", "-" or the driver's reason

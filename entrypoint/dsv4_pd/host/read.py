@@ -40,7 +40,7 @@ def facts_of(machine: Machine) -> HostFacts:
         allowed_cpus=parse.status_list(status, "Cpus_allowed_list") or _all_cpus(nodes),
         driver_version=answers.get("driver_version"),
         gpu_error=answers.get("error") or (None if gpus else "the driver lists no GPU"),
-        gpus_lost=_lost(answers),
+        devices_revoked=_revoked(answers),
         allowed_nodes=parse.status_list(status, "Mems_allowed_list"),
         cuda_version=None if version is None else (version // 1000, version % 1000 // 10),
         peer_access=_peer_access(answers),
@@ -57,7 +57,7 @@ def facts_of(machine: Machine) -> HostFacts:
     )
 
 
-def _lost(answers: dict[str, Any]) -> bool:
+def _revoked(answers: dict[str, Any]) -> bool:
     """NVML_ERROR_UNKNOWN; captures of older versions hold only NVML's words for it."""
     code = answers.get("error_code")
     return code == _NVML_UNKNOWN if code is not None else "Unknown Error" in (answers.get("error") or "")

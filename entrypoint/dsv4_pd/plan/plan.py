@@ -33,7 +33,6 @@ class Plan:
     programs: tuple[Program, ...]
     about: Mapping[str, Any]  # what /status tells of versions and machine
     files: tuple[ConfigFile, ...]  # every file that the run needs, supervisord's own last
-    per_run: tuple[str, ...] = ()  # values that each start makes anew, such as keys between our own programs
 
 
 def make_plan(settings: Settings, profile: Profile, facts: HostFacts, around: Surroundings) -> Plan:

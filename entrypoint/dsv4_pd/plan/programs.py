@@ -23,6 +23,8 @@ from dsv4_pd.plan.router_args import LOOPBACK, router_argv
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
 
+# Stands in a plan for a secret that is drawn when the files are written, anew for each run.
+PER_RUN = "<per run>"
 _LAUNCH = str(Path(__file__).parents[1] / "run" / "supervision" / "launch.py")
 
 
@@ -42,6 +44,11 @@ class ConfigFile:
     path: Path
     text: str
     mode: int = 0o600
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the text is a secret of one run, which no plan knows."""
+        return self.text == PER_RUN
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A situation's plan as text and as JSON values: exactly what `serve` would start, secrets masked. Pure.
 
-A secret is shown as `<secret>`, a value that each start makes anew as `<per run>`; everything else is byte for byte
-what supervisord gets.
+A secret is shown as `<secret>`, a value that each start draws for itself as `<per run>` (that is how it stands in the
+plan); everything else is byte for byte what supervisord gets.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.programs import Program
 from dsv4_pd.plan.situation import Situation
-from dsv4_pd.settings.redact import Redactor
+from dsv4_pd.settings.redact import MASK, Redactor
 from dsv4_pd.settings.schema import SECRETS, env_name
 from dsv4_pd.settings.secret_names import is_secret, secrets_of
 
 SECRET = "<secret>"  # noqa: S105
-PER_RUN = "<per run>"
+_GUESSED_MIN = 8  # characters of a value that only its variable's name makes a secret; shorter ones are words
 
 
 class Mask:
-    """Replaces what must not be shown, or can't be known yet, in texts of a plan."""
+    """Replaces what must not be shown in texts of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         key = plan.settings.api_key
-        self._redactor = Redactor(secrets_of(plan.environ, [key.get_secret_value()] if key else []), SECRET)
-        self._per_run = plan.per_run
+        guessed = [value for value in secrets_of(plan.environ, ()) if len(value) >= _GUESSED_MIN]
+        self._redactor = Redactor([*([key.get_secret_value()] if key else []), *guessed])
 
     def text(self, text: str) -> str:
         """Any text, line breaks kept."""
-        for value in self._per_run:
-            text = text.replace(value, PER_RUN)
-        return "".join(self._redactor.line(line) for line in text.splitlines(keepends=True))
+        return "".join(self._line(line) for line in text.splitlines(keepends=True))
+
+    def _line(self, line: str) -> str:
+        shown = self._redactor.line(line)
+        return line if shown == line else shown.replace(MASK, SECRET)
 
     def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Environment variables; one that is named like a secret is one."""

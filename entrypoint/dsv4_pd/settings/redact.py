@@ -24,15 +24,14 @@ class Redactor:
     "key ***, api_key='***'"
     """
 
-    def __init__(self, secrets: Iterable[str] = (), mask: str = MASK) -> None:
-        self._mask = mask
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = sorted({s for s in secrets if s}, key=len, reverse=True)
 
     def line(self, text: str) -> str:
         """The text with every secret masked."""
         for secret in self._secrets:
-            text = text.replace(secret, self._mask)
-        text = _PATTERNS[0].sub(rf"\1\2{self._mask}\2", text)
+            text = text.replace(secret, MASK)
+        text = _PATTERNS[0].sub(rf"\1\2{MASK}\2", text)
         for pattern in _PATTERNS[1:]:
-            text = pattern.sub(rf"\1{self._mask}", text)
+            text = pattern.sub(rf"\1{MASK}", text)
         return text

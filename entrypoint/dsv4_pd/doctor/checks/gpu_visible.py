@@ -10,7 +10,7 @@ def _run(s: Situation) -> Finding:
     if s.facts.gpus:
         return ok(f"{len(s.facts.gpus)} GPUs listed by driver {s.facts.driver_version}")
     words = s.facts.gpu_error or "none listed"
-    if s.facts.gpus_lost:
+    if s.facts.devices_revoked:
         return fail(
             f"NVML: {words}: the container lost its GPUs (systemctl daemon-reload on the host does that)",
             "re-create the container: docker compose up -d --force-recreate",
