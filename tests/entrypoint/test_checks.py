@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dsv4_pd.doctor import checks
 from dsv4_pd.doctor.base import CheckVerdict, Finding
-from dsv4_pd.doctor.catalogue import CHECKS, examine, worst
+from dsv4_pd.doctor.catalogue import CHECKS, ORDER, examine, worst
 from dsv4_pd.doctor.preflight import raise_failures, refuse
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
 from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, Limits, PcieLink, Software, Unit
@@ -374,6 +375,12 @@ def test_taken_port_is_seen_and_a_free_one_is_not() -> None:
         number = taken.getsockname()[1]
         assert "in use" in (bind_refusal("127.0.0.1", number) or "")
     assert bind_refusal("127.0.0.1", number) is None
+
+
+def test_every_file_of_a_check_is_in_the_report_s_order() -> None:
+    """`doctor --link` asks the one that is not."""
+    assert {path.stem for path in Path(str(checks.__file__)).parent.glob("[!_]*.py")} == {*ORDER, "kv_link"}
+    assert len(ORDER) == len(set(ORDER)) == len({check.name for check in CHECKS})
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
