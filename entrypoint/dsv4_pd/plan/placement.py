@@ -201,12 +201,9 @@ def _bind(
 
 def _narrowed(role: RoleName, group: tuple[Gpu, ...], nodes: list[int], usable: list[int]) -> list[Notice]:
     """What a role's binding lacks: nodes of its GPUs, or one socket for all of them."""
+    allowed = f"binding to {_listed(usable)}"
     notices = [
-        Notice(
-            NoticeKind.NODE_EXCLUDED,
-            role,
-            f"{role}: the cpuset allows no CPU of NUMA node {n}, binding to {_listed(usable)}",
-        )
+        Notice(NoticeKind.NODE_EXCLUDED, role, f"{role}: the cpuset allows no CPU of NUMA node {n}, {allowed}")
         for n in nodes
         if n not in usable
     ]
