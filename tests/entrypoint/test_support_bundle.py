@@ -9,7 +9,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from dsv4_pd.doctor.support_bundle import cleaner, collect, environment
+from dsv4_pd.doctor.support_bundle import collect, environment, renamed
 from dsv4_pd.host.capture import invented_uuids, scrub
 from dsv4_pd.host.machine import Recorder, Replay
 from dsv4_pd.host.read import facts_of
@@ -96,8 +96,7 @@ def test_a_card_s_own_name_is_planned_with_and_never_leaves(tmp_path: Path) -> N
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "decode.log").write_text(f"CUDA_VISIBLE_DEVICES={names[0]}\n", encoding="utf-8")
     files = collect(situation, machine, facts_of(Replay(machine)))
-    clean = cleaner([], invented_uuids(names))
-    shown = {name: "".join(map(clean, data.decode().splitlines(keepends=True))) for name, data in files.items()}
+    shown = {name: data.decode() for name, data in renamed(files, invented_uuids(names)).items()}
     assert not [name for name, data in shown.items() if "e588912b" in data]
     assert "prefill  4    GPU-00000004-0000-4000-8000-000000000004" in shown["plan.txt"]
     assert "CUDA_VISIBLE_DEVICES=GPU-00000000-0000" in shown["log/decode.log"]

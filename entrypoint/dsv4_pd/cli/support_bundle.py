@@ -14,6 +14,7 @@ from dsv4_pd.host.capture import invented_uuids, scrub
 from dsv4_pd.host.machine import Live, Recorder, Replay
 from dsv4_pd.host.read import facts_of
 from dsv4_pd.plan.survey import survey
+from dsv4_pd.settings.redact import Redactor
 from dsv4_pd.settings.secret_names import secrets_of
 
 
@@ -29,8 +30,11 @@ def command(output: Path | None, no_redact: bool) -> None:
     situation = survey(os.environ, recorder)
     machine = recorder.record if no_redact else scrub(recorder.record)
     files = support_bundle.collect(situation, machine, facts_of(Replay(machine)))
-    key = situation.settings.api_key
-    secrets = secrets_of(os.environ, [key.get_secret_value()] if key else [])
-    names = invented_uuids(gpu["uuid"] for gpu in recorder.record["nvml"].get("gpus", []))
-    size = support_bundle.pack(target, files, None if no_redact else support_bundle.cleaner(secrets, names))
+    redactor = None
+    if not no_redact:
+        key = situation.settings.api_key
+        redactor = Redactor(secrets_of(os.environ, [key.get_secret_value()] if key else []))
+        uuids = (gpu["uuid"] for gpu in recorder.record["nvml"].get("gpus", []))
+        files = support_bundle.renamed(files, invented_uuids(uuids))
+    size = support_bundle.pack(target, files, redactor)
     click.echo(f"wrote {target} ({size / 1e6:.1f} MB, {len(files)} files); look through it before you pass it on")

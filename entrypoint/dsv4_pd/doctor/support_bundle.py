@@ -6,7 +6,7 @@ import io
 import json
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,33 +67,29 @@ def run_files(run: Path) -> dict[str, bytes]:
     return found
 
 
-def pack(target: Path, files: Mapping[str, bytes], clean_line: Callable[[str], str] | None) -> int:
-    """Write the archive, mode 0600; every line of every file is cleaned. Returns its size."""
+def renamed(files: Mapping[str, bytes], names: Mapping[str, str]) -> dict[str, bytes]:
+    """The files with each name of this machine (a GPU's UUID) replaced by the one that stands for it."""
+    found = dict(files)
+    for real, invented in names.items():
+        found = {name: data.replace(real.encode(), invented.encode()) for name, data in found.items()}
+    return found
+
+
+def pack(target: Path, files: Mapping[str, bytes], redactor: Redactor | None) -> int:
+    """Write the archive, mode 0600; every line of every file goes through the redactor. Returns its size."""
     stamp = int(time.time())
     with target.open("xb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         target.chmod(0o600)
         for name, data in sorted(files.items()):
-            clean = _clean(data, clean_line)
+            clean = _clean(data, redactor)
             entry = tarfile.TarInfo(f"{target.name.removesuffix('.tar.gz')}/{name}")
             entry.size, entry.mtime, entry.mode = len(clean), stamp, 0o600
             archive.addfile(entry, io.BytesIO(clean))
     return target.stat().st_size
 
 
-def cleaner(secrets: Iterable[str], names: Mapping[str, str]) -> Callable[[str], str]:
-    """A line with every secret masked and every name (a GPU's UUID) replaced by the one that stands for it."""
-    redactor = Redactor(secrets)
-
-    def clean(line: str) -> str:
-        for real, invented in names.items():
-            line = line.replace(real, invented)
-        return redactor.line(line)
-
-    return clean
-
-
-def _clean(data: bytes, clean_line: Callable[[str], str] | None) -> bytes:
-    if clean_line is None:
+def _clean(data: bytes, redactor: Redactor | None) -> bytes:
+    if redactor is None:
         return data
     text = data.decode("utf-8", "replace")
-    return "".join(clean_line(line) for line in text.splitlines(keepends=True)).encode()
+    return "".join(redactor.line(line) for line in text.splitlines(keepends=True)).encode()
