@@ -30,7 +30,7 @@ def bundle(tmp_path: Path, *words: str, **env: str) -> tuple[dict[str, str], Pat
     environ = {
         "PATH": os.environ["PATH"], "HOME": str(tmp_path), "DSV4_PROFILE": "demo-cpu", "DSV4_RUN_DIR": str(run),
         "DSV4_STATE_DIR": str(tmp_path / "state"), "DSV4_API_KEY": "sk-topsecret", "HF_TOKEN": "plain-token-value",
-        "HTTPS_PROXY": "http://alice:pw123456@proxy:3128", **env,
+        "HTTPS_PROXY": "http://alice:pw123456@proxy:3128", "EMPLOYER": "blue-heron-inc", **env,
     }  # fmt: skip
     command = [sys.executable, "-m", "dsv4_pd", "support-bundle", "-o", str(target), *words]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
@@ -54,7 +54,7 @@ def test_bundle_helps(tmp_path: Path) -> None:
 def test_nothing_secret_leaves(tmp_path: Path) -> None:
     texts, _ = bundle(tmp_path)
     everything = "".join(texts.values())
-    for word in ("topsecret", "plain-token-value", "hf_abcdefghij", "pw123456"):
+    for word in ("blue-heron-inc", "topsecret", "plain-token-value", "hf_abcdefghij", "pw123456"):
         assert word not in everything, word
     assert "HF_TOKEN=(17 characters)" in texts["environment.txt"]
     assert "prefill.yaml" not in texts

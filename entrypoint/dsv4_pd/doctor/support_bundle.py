@@ -18,6 +18,7 @@ from dsv4_pd.host.capture import text_of, to_json
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import CAPTURE_FILE
 from dsv4_pd.plan import show
+from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.settings.redact import Redactor
 from dsv4_pd.settings.secret_names import is_secret
@@ -40,15 +41,25 @@ def collect(situation: Situation, machine: dict[str, Any], facts: HostFacts) -> 
     if situation.plan is None:
         texts["plan.txt"] = f"{situation.refusal}\n"
     else:
-        texts["plan.txt"] = show.as_text(situation) + "\n"
-        texts["plan.json"] = json.dumps(show.as_dict(replace(situation, facts=facts)), indent=2) + "\n"
+        shown = replace(situation, facts=facts, plan=_without_strangers(situation.plan))
+        texts["plan.txt"] = show.as_text(shown) + "\n"
+        texts["plan.json"] = json.dumps(show.as_dict(shown), indent=2) + "\n"
     own = {name: text.encode() for name, text in texts.items()} | {CAPTURE_FILE: text_of(machine).encode()}
     return own | run_files(situation.around.paths.run)
 
 
+def _without_strangers(plan: Plan) -> Plan:
+    """Every program inherits the whole environment; most of it is nobody's business and explains nothing."""
+    return replace(plan, environ={name: value for name, value in plan.environ.items() if _matters(name)})
+
+
+def _matters(name: str) -> bool:
+    return name.startswith(_PREFIXES) or name in _NAMES
+
+
 def environment(environ: Mapping[str, str]) -> str:
     """The variables that matter to us, values of secrets replaced by their length."""
-    kept = sorted(name for name in environ if name.startswith(_PREFIXES) or name in _NAMES)
+    kept = sorted(filter(_matters, environ))
     return "".join(
         f"{name}={f'({len(environ[name])} characters)' if is_secret(name) else environ[name]}\n" for name in kept
     )
