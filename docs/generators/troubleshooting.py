@@ -16,7 +16,7 @@ _HEAD = """\
 `dsv4-pd doctor` asks all of this at once and names the command that mends what it finds. It exits with 0 when all is
 well, 1 for warnings, 2 for failures. `--quiet` prints only what is not in order, `--json` is for programs, `--link`
 also moves bytes between the two roles, `--capture DIR` writes down what was read, scrubbed, for
-`doctor --replay DIR` on another machine.
+`doctor --replay DIR` and `plan --replay DIR` on another machine.
 `dsv4-pd serve` asks the questions marked *refuses* before it loads anything. `dsv4-pd support-bundle` packs the report,
 the plan and the logs, redacted.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from dsv4_pd.plan.about import about, settings_hash
+from dsv4_pd.plan.about import settings_hash
 from support.plans import eight_cards, make, no_gpu
 
 
 def known(plan):  # type: ignore[no-untyped-def]
-    return about(plan.settings, plan.profile, plan.facts, plan.placement, plan.paths)
+    return plan.about
 
 
 def test_eight_cards_have_expectations_for_both_roles() -> None:

@@ -11,29 +11,47 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.cli.doctor import diagnose
-from dsv4_pd.doctor.base import Around, Disk, Finding, Situation, Verdict
-from dsv4_pd.doctor.catalogue import CHECKS, examine, worst
-from dsv4_pd.doctor.gather import appliance_runs, bind_refusal
-from dsv4_pd.doctor.preflight import raise_failures
+from dsv4_pd.doctor import checks
+from dsv4_pd.doctor.base import CheckVerdict, Finding
+from dsv4_pd.doctor.catalogue import CHECKS, ORDER, examine, worst
+from dsv4_pd.doctor.preflight import raise_failures, refuse
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
 from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, Limits, PcieLink, Software, Unit
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.read import read_facts
+from dsv4_pd.plan import profiles
 from dsv4_pd.plan.model_files import Model
+from dsv4_pd.plan.paths import Paths, profiles_dir, share_dir
 from dsv4_pd.plan.programs import Port
+from dsv4_pd.plan.situation import Situation
+from dsv4_pd.plan.surroundings import Disk, Surroundings, appliance_runs, bind_refusal
+from dsv4_pd.plan.survey import consider
 from dsv4_pd.settings.schema import Settings
+from support.rewording import reworded
 
 GOOD = Path(__file__).parents[1] / "hosts" / "eight-two-sockets"
 GIB = 1 << 30
 
 
-def around(**more: Any) -> Around:
-    return Around(**{"model": Model(Path("/models/dsv4")), "tools": {"gcc": True, "ninja": True, "nvcc": True}, **more})
+RUN = Path("/run/dsv4-pd")
+IN_ORDER = Surroundings(
+    paths=Paths(RUN, Path("/var/lib/dsv4-pd"), Path("/var/lib/dsv4-pd/cache"), RUN / "tmp"),
+    share=share_dir(),
+    model=Model(Path("/models/dsv4")),
+    tools={"gcc": True, "ninja": True, "nvcc": True},
+)
+SHIPPED = profiles.read_all(profiles_dir())
 
 
-def situation(facts: HostFacts | None = None, surround: Around | None = None, **settings: Any) -> Situation:
-    return diagnose(Settings(**settings), facts or read_facts(GOOD), lambda *_: surround or around())
+def around(**more: Any) -> Surroundings:
+    return replace(IN_ORDER, **more)
+
+
+def situation(
+    facts: HostFacts | None = None, surround: Surroundings = IN_ORDER, busy_ports: Any = (), **settings: Any
+) -> Situation:
+    found = consider(Settings(**settings), facts or read_facts(GOOD), SHIPPED, lambda _: surround)
+    return replace(found, busy_ports=busy_ports)
 
 
 def verdicts(found: Situation) -> dict[str, Finding]:
@@ -70,7 +88,8 @@ def node(change: dict[str, Any]) -> Callable[[HostFacts], HostFacts]:
 FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
     "gpus": (lambda f: replace(f, gpus=(), gpu_error="Driver Not Loaded"), "gpu-visible"),
     "gpus, too few": (lambda f: replace(f, gpus=f.gpus[:3], peer_access=()), "gpu-plan"),
-    "gpu_error": (lambda f: replace(f, gpus=(), gpu_error="Unknown Error"), "gpu-visible"),
+    "gpu_error": (lambda f: replace(f, gpus=(), gpu_error="any words"), "gpu-visible"),
+    "devices_revoked": (lambda f: replace(f, gpus=(), devices_revoked=True), "gpu-visible"),
     "numa_nodes": (node({"memory_bytes": 0}), "numa-binding"),
     "NumaNode.id": (node({"id": 7}), "numa-binding"),
     "NumaNode.cpus": (node({"cpus": frozenset()}), "numa-binding"),
@@ -169,17 +188,17 @@ ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
     "compat": ({"LD_LIBRARY_PATH": "/usr/local/cuda/compat:/usr/lib"}, "compat-libraries"),
 }
 AROUND: dict[str, tuple[dict[str, Any], str]] = {
-    "busy_ports": ({"busy_ports": ((Port("DSV4_PORT", "0.0.0.0", 8000), "can't be bound (in use)"),)}, "ports"),
     "disks": ({"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x"), 1024),)}, "disk-space"),
     "disks, cache": ({"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), GIB),)}, "disk-space"),
     "disks, model": ({"disks": (Disk("model", "HF_HOME", Path("/x"), 20 * GIB),)}, "disk-space"),
     "model": ({"model": Model(Path("/m"), ("model-1.safetensors is empty",))}, "model-files"),
     "model, absent and offline": ({"model": Model(None), "environ": {"HF_HUB_OFFLINE": "1"}}, "hub-access"),
     "model, absent": ({"model": Model(None)}, "model-files"),
-    "engine_python": ({"engine_python": False}, "engine-installed"),
-    "router_python": ({"router_python": False}, "engine-installed"),
+    "executable": ({"executable": frozenset()}, "engine-installed"),
+    "executable, no router": ({"executable": frozenset({Settings().engine_python})}, "engine-installed"),
     "tools": ({"tools": {"gcc": True, "ninja": False, "nvcc": True}}, "toolchain"),
     "numa": ({"numa": Permission("cpu", "set_mempolicy: Operation not permitted")}, "numa-permission"),
+    "numa, not installed": ({"numa": Permission("none", "?", installed=False)}, "numa-permission"),
 }
 
 
@@ -194,20 +213,38 @@ def test_broken_fact_is_caught(name: str) -> None:
     broken = change(facts)
     assert broken != facts, "the mutation changed nothing"
     finding = verdicts(situation(broken))[check]
-    assert finding.verdict is not Verdict.OK, finding.read
+    assert finding.verdict is not CheckVerdict.OK, finding.read
     assert finding.remedy
+
+
+@pytest.mark.parametrize("name", [*FACTS, *AROUND])
+def test_rewording_a_sentence_changes_no_verdict_and_no_subject(name: str) -> None:
+    """Notices, reasons, errors and refusals carry other words; kinds, subjects and numbers stay."""
+    if name in FACTS:
+        found = situation(FACTS[name][0](read_facts(GOOD)))
+    else:
+        found = situation(surround=around(**AROUND[name][0]))
+    plain = {check: (finding.verdict, finding.subject) for check, finding in verdicts(found).items()}
+    assert plain == {c: (f.verdict, f.subject) for c, f in verdicts(reworded(found)).items()}
+
+
+def test_the_remedy_for_lost_gpus_and_for_a_missing_numactl_hangs_on_no_words() -> None:
+    lost = situation(FACTS["devices_revoked"][0](read_facts(GOOD)))
+    assert "force-recreate" in verdicts(reworded(lost))["gpu-visible"].remedy
+    bare = situation(surround=around(numa=Permission("none", "numactl is not there", installed=False)))
+    assert "apt install numactl" in verdicts(reworded(bare))["numa-permission"].remedy
 
 
 @pytest.mark.parametrize("name", ENVIRONMENT)
 def test_broken_environment_is_caught(name: str) -> None:
     environ, check = ENVIRONMENT[name]
-    assert verdicts(situation(surround=around(environ=environ)))[check].verdict is not Verdict.OK
+    assert verdicts(situation(surround=around(environ=environ)))[check].verdict is not CheckVerdict.OK
 
 
 @pytest.mark.parametrize("name", AROUND)
 def test_broken_surrounding_is_caught(name: str) -> None:
     change, check = AROUND[name]
-    assert verdicts(situation(surround=around(**change)))[check].verdict is not Verdict.OK
+    assert verdicts(situation(surround=around(**change)))[check].verdict is not CheckVerdict.OK
 
 
 @pytest.mark.parametrize(
@@ -229,7 +266,7 @@ def test_every_fact_is_broken_or_excused(kind: type[Any], prefix: str) -> None:
 def test_every_check_is_provoked() -> None:
     """A check that nothing here can turn away from ok would be one that can't fail."""
     provoked = {check for _, check in [*FACTS.values(), *ENVIRONMENT.values(), *AROUND.values()]}
-    alone = {"gpu-memory", "memory-fit", "all-reduce"}  # provoked below
+    alone = {"gpu-memory", "memory-fit", "all-reduce", "ports"}  # provoked below
     assert {check.name for check in CHECKS} - provoked == alone
 
 
@@ -237,18 +274,18 @@ def test_named_small_card_is_seen_by_the_memory_check() -> None:
     facts = gpus(lambda g: replace(g, memory_bytes=32 * GIB))(read_facts(GOOD))
     bad = situation(facts, prefill_gpus=("0", "1", "2", "3"))
     assert isinstance(bad.refusal, HardwareError)
-    assert verdicts(bad)["gpu-memory"].verdict is Verdict.FAIL
+    assert verdicts(bad)["gpu-memory"].verdict is CheckVerdict.FAIL
 
 
 def test_settings_that_cannot_fit_are_refused() -> None:
     found = verdicts(situation(decode_mem_fraction=0.42))["memory-fit"]
-    assert found.verdict is Verdict.FAIL and "DSV4_DECODE_MEM_FRACTION" in found.read
+    assert (found.verdict, found.subject) == (CheckVerdict.FAIL, "DSV4_DECODE_MEM_FRACTION")
     assert "KV for" in verdicts(situation())["memory-fit"].read
 
 
 def test_all_reduce_says_which_one() -> None:
     assert "PCIe all-reduce" in verdicts(situation())["all-reduce"].read
-    assert verdicts(situation(pcie_allreduce="off"))["all-reduce"].verdict is Verdict.WARN
+    assert verdicts(situation(pcie_allreduce="off"))["all-reduce"].verdict is CheckVerdict.WARN
     assert verdicts(situation(matrix(read_facts(GOOD))))["all-reduce"].read.endswith("NCCL")
 
 
@@ -261,12 +298,7 @@ def test_all_reduce_says_which_one() -> None:
             "expandable-segments: found",
         ),
         ({"environ": {"UCX_TLS": "tcp"}}, SettingsError, "UCX_TLS=tcp"),
-        (
-            {"busy_ports": ((Port("DSV4_PORT", "0.0.0.0", 8000), "can't be bound (in use)"),)},
-            TemporaryError,
-            r"DSV4_PORT: found 0\.0\.0\.0:8000 can't be bound",
-        ),
-        ({"engine_python": False}, SettingsError, "DSV4_ENGINE_PYTHON: found no interpreter with SGLang"),
+        ({"executable": frozenset()}, SettingsError, "DSV4_ENGINE_PYTHON: found no interpreter with SGLang"),
     ],
 )
 def test_fatal_failure_refuses_the_start(change: dict[str, Any], error: type[ApplianceError], words: str) -> None:
@@ -284,28 +316,50 @@ def test_cards_in_use_are_temporary_and_named() -> None:
 
 def test_settings_come_before_hardware() -> None:
     old = replace(read_facts(GOOD), driver_version="535.1")
-    found = examine(situation(old, around(engine_python=False)))
+    found = examine(situation(old, around(executable=frozenset())))
     with pytest.raises(SettingsError):
         raise_failures(found)
 
 
 def test_strict_numa_refuses_without_permission() -> None:
     denied = around(numa=Permission("cpu", "not permitted"))
-    assert verdicts(situation(surround=denied))["numa-permission"].verdict is Verdict.WARN
-    assert verdicts(situation(surround=denied, numa="strict"))["numa-permission"].verdict is Verdict.FAIL
+    assert verdicts(situation(surround=denied))["numa-permission"].verdict is CheckVerdict.WARN
+    assert verdicts(situation(surround=denied, numa="strict"))["numa-permission"].verdict is CheckVerdict.FAIL
 
 
 def test_cpu_profile_is_not_asked_about_gpus() -> None:
     found = situation(read_facts(GOOD.parent / "no-gpu"), profile="demo-cpu")
-    assert verdicts(found)["gpu-visible"].verdict is Verdict.OK
+    assert verdicts(found)["gpu-visible"].verdict is CheckVerdict.SKIP
     assert verdicts(found)["gpu-plan"].read == "profile demo-cpu: prefill on the CPU; decode on the CPU"
+
+
+def test_taken_ports_refuse_the_start_by_the_first_one_s_setting() -> None:
+    ports = [Port("DSV4_PORT", "0.0.0.0", 8000), Port("DSV4_OPS_PORT", "0.0.0.0", 8001)]
+    taken = tuple((port, "can't be bound (in use)") for port in ports)
+    assert verdicts(situation(busy_ports=taken))["ports"].verdict is CheckVerdict.FAIL
+    with pytest.raises(TemporaryError, match=r"^DSV4_PORT: found 0\S+:8000 can't .*; DSV4_OPS_PORT: 0\S+:8001 can't"):
+        refuse(situation(busy_ports=taken))
+
+
+def test_a_check_that_breaks_costs_its_own_line() -> None:
+    def broken(_: Situation) -> Finding:
+        raise KeyError("numa")
+
+    bad = replace(CHECKS[0], name="bad", run=broken)
+    (_, finding), (_, other) = examine(situation(), (bad, CHECKS[1]))
+    assert (finding.verdict, finding.read) == (CheckVerdict.WARN, "check bad failed: KeyError: 'numa'")
+    assert "report" in finding.remedy and other.verdict is CheckVerdict.OK
+    raise_failures(((bad, finding),))  # and a start goes on
 
 
 def test_running_appliance_holds_its_ports_and_cards_by_right(tmp_path: Path) -> None:
     busy = gpus(lambda g: replace(g, memory_used_bytes=60 * GIB))(read_facts(GOOD))
     taken = ((Port("DSV4_PORT", "0.0.0.0", 8000), "can't be bound (in use)"),)
-    found = verdicts(situation(busy, around(busy_ports=taken, running=True)))
-    assert found["ports"].verdict is found["gpu-processes"].verdict is Verdict.OK
+    held = situation(busy, around(running=True), taken)
+    found = verdicts(held)
+    assert found["ports"].verdict is found["gpu-processes"].verdict is CheckVerdict.OK
+    with pytest.raises(TemporaryError):  # a start has the lock itself: it finds strangers there
+        refuse(held)
     assert not appliance_runs(tmp_path)
     holder = (tmp_path / "lock").open("w")
     with holder:
@@ -314,21 +368,19 @@ def test_running_appliance_holds_its_ports_and_cards_by_right(tmp_path: Path) ->
     assert not appliance_runs(tmp_path)
 
 
-def test_cards_are_judged_as_they_are_now() -> None:
-    """The plan was made before an orphan was swept off a card; the facts are read after."""
-    busy = gpus(lambda g: replace(g, memory_used_bytes=60 * GIB))(read_facts(GOOD))
-    stale = situation(busy)
-    assert verdicts(stale)["gpu-processes"].verdict is Verdict.FAIL
-    assert verdicts(replace(stale, facts=read_facts(GOOD)))["gpu-processes"].verdict is Verdict.OK
-
-
 def test_taken_port_is_seen_and_a_free_one_is_not() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
         number = taken.getsockname()[1]
-        assert "in use" in (bind_refusal(Port("DSV4_PORT", "127.0.0.1", number)) or "")
-    assert bind_refusal(Port("DSV4_PORT", "127.0.0.1", number)) is None
+        assert "in use" in (bind_refusal("127.0.0.1", number) or "")
+    assert bind_refusal("127.0.0.1", number) is None
+
+
+def test_every_file_of_a_check_is_in_the_report_s_order() -> None:
+    """`doctor --link` asks the one that is not."""
+    assert {path.stem for path in Path(str(checks.__file__)).parent.glob("[!_]*.py")} == {*ORDER, "kv_link"}
+    assert len(ORDER) == len(set(ORDER)) == len({check.name for check in CHECKS})
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

@@ -40,7 +40,7 @@ def test_a_misspelt_command_gets_a_suggestion() -> None:
 def test_plan_prints_the_table_and_masks_the_key(facts: str, tmp_path: Path) -> None:
     done = run("plan", "--facts", facts, DSV4_API_KEY="hunter2hunter2", DSV4_RUN_DIR=str(tmp_path / "r"))
     assert done.returncode == 0, done.stderr
-    assert "hunter2" not in done.stdout + done.stderr and "***" in done.stdout
+    assert "hunter2" not in done.stdout + done.stderr and "DSV4_API_KEY = <secret>" in done.stdout
     assert "GPU-00000007" in done.stdout and "0-31" in done.stdout and "[program:decode]" in done.stdout
     assert not (tmp_path / "r").exists()  # starts nothing, writes nothing
 
@@ -51,6 +51,74 @@ def test_plan_as_json_is_the_same_plan(facts: str) -> None:
     assert [role["numa_node"] for role in data["placement"]["roles"]] == [0, 1]
     assert [program["name"] for program in data["programs"]] == ["prefill", "decode", "router", "guard"]
     assert data["settings"]["DSV4_PORT"] == 8000
+
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+
+
+@pytest.mark.parametrize(("host", "words"), [
+    ("eight-two-sockets", ["numactl", "--cpunodebind=1", "--membind=1"]),
+    ("plain-docker-run", ["numactl", "--cpunodebind=1"]),  # the capture holds what that container may set
+    ("numa-unknown", []),
+])  # fmt: skip
+def test_plan_replays_a_capture_with_the_numa_policy_of_that_machine(host: str, words: list[str]) -> None:
+    done = run("plan", "--json", "--replay", str(HOSTS / host), HF_TOKEN="of-this-machine")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    argv = next(program["argv"] for program in plan["programs"] if program["name"] == "decode")
+    assert argv[: argv.index(next(word for word in argv if word.endswith("python")))] == words
+    assert set(plan["environment"]) == {"DSV4_RUN_MARK"}  # nothing of this machine's environment
+
+
+def test_plan_shows_what_is_inherited_with_secrets_masked(tmp_path: Path) -> None:
+    own = {"DSV4_PROFILE": "demo-cpu", "DSV4_RUN_DIR": str(tmp_path / "r"), "DSV4_API_KEY": "k3y-k3y"}
+    done = run("plan", **own, HF_TOKEN="tok-en-value", HTTPS_PROXY="http://u:pw123456@proxy:1", EDITOR="vi 'x'")
+    assert done.returncode == 0, done.stderr
+    assert not [word for word in ("tok-en", "pw123456", "k3y-k3y") if word in done.stdout]
+    assert "  HF_TOKEN=<secret>\n" in done.stdout and "http://u:<secret>@proxy:1" in done.stdout
+    inherited = done.stdout.partition("\nenvironment")[2].partition("\n\n")[0]
+    assert """  EDITOR='vi '"'"'x'"'"''\n""" in inherited and "DSV4_API_KEY" not in inherited
+    assert "\nfile " + str(tmp_path / "r" / "prefill.key") + "\n  <secret>\n" in done.stdout
+
+
+NOT_FACTS = {"empty": b"", "no JSON": b"not json", "another object": b"{}", "a list": b"[1]", "no text": b"\xff\xfe",
+             "a wrong type": b'{"gpus": 3, "numa_nodes": [], "allowed_cpus": "0"}'}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", NOT_FACTS.values(), ids=NOT_FACTS)
+def test_a_file_that_is_no_facts_file_is_one_line_and_exit_2(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.json").write_bytes(content)
+    done = run("plan", "--facts", str(tmp_path / "x.json"))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "--facts: found" in done.stderr and "x.json" in done.stderr and "--capture" in done.stderr
+
+
+NOT_CAPTURES = {**NOT_FACTS, "no answers": b'{"nvml": {"gpus": [{}]}}', "a number": b'{"nvml": 3}'}
+
+
+@pytest.mark.parametrize("content", [None, *NOT_CAPTURES.values()], ids=["no file", *NOT_CAPTURES])
+@pytest.mark.parametrize("command", ["plan", "doctor"])
+def test_a_folder_that_is_no_capture_is_one_line(tmp_path: Path, command: str, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "machine.json").write_bytes(content)
+    done = run(command, "--replay", str(tmp_path))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "--replay: found" in done.stderr and "machine.json" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--facts", "--replay"])
+def test_a_place_that_is_not_there_is_one_line(tmp_path: Path, option: str) -> None:
+    done = run("plan", option, str(tmp_path / "none"))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+def test_a_capture_is_written_and_replayed(tmp_path: Path) -> None:
+    assert run("doctor", "--capture", str(tmp_path / "c")).returncode == 0
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {"machine.json", "facts.json"}
+    assert "numa" in json.loads((tmp_path / "c" / "machine.json").read_text())
+    by_machine = run("plan", "--json", "--replay", str(tmp_path / "c"), DSV4_PROFILE="demo-cpu")
+    by_facts = run("plan", "--json", "--facts", str(tmp_path / "c" / "facts.json"), DSV4_PROFILE="demo-cpu")
+    assert by_machine.returncode == 0 and json.loads(by_machine.stdout) == json.loads(by_facts.stdout)
 
 
 @pytest.mark.parametrize("command", ["plan", "serve"])

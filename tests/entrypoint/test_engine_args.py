@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from conftest import VENVS
-from dsv4_pd.plan import boot, folders
-from dsv4_pd.plan.boot import Plan
+from dsv4_pd.plan import folders
+from dsv4_pd.plan.plan import Plan
+from dsv4_pd.run import files
 from support.plans import eight_cards, make
 
 HERE = Path(__file__).parent
@@ -47,7 +48,7 @@ def test_every_gpu_profile_resolves(
     values = {"DSV4_PROFILE": profile, "DSV4_MODEL": str(FLASH), "DSV4_CACHE_DIR": str(tmp_path / "c"), **environ}
     plan = make(values, eight_cards(cards), run=tmp_path, policy="membind")
     folders.make(plan.paths)
-    boot.write(plan.files)
+    files.write(plan.files)
     assert {role.role for role in plan.placement.roles} == set(roles)
     for role, tensor_parallel in roles.items():
         got = resolve(plan, role)
@@ -69,7 +70,7 @@ def test_every_gpu_profile_resolves(
 def test_a_flag_that_the_engine_lacks_fails(tmp_path: Path) -> None:
     plan = make({"DSV4_MODEL": str(FLASH), "DSV4_PREFILL_EXTRA_ARGS": "--no-such-flag 1"}, eight_cards(), tmp_path)
     folders.make(plan.paths)
-    boot.write(plan.files)
+    files.write(plan.files)
     with pytest.raises(AssertionError, match="no-such-flag"):
         resolve(plan, "prefill")
 

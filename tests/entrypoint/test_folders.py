@@ -46,9 +46,9 @@ def test_a_second_appliance_in_the_same_folder_is_told_who_holds_it(tmp_path: Pa
     assert caught.value.exit_code == 75
 
 
-def test_settings_win_over_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DSV4_RUN_DIR", str(tmp_path / "r"))
-    found = folders.resolve(load_settings(), {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/nonexistent"})
+def test_settings_win_over_defaults(tmp_path: Path) -> None:
+    settings = load_settings({"DSV4_RUN_DIR": str(tmp_path / "r")})
+    found = folders.resolve(settings, {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/nonexistent"})
     assert found.run == tmp_path / "r"
     assert found.cache == found.state / "cache"
 
@@ -60,6 +60,5 @@ def test_temporary_files_avoid_a_file_system_that_may_not_execute(
     noexec.mkdir()
     flags = SimpleNamespace(f_flag=os.ST_NOEXEC)
     monkeypatch.setattr(os, "statvfs", lambda path: flags if Path(path).is_relative_to(noexec) else real(path))
-    monkeypatch.setenv("DSV4_RUN_DIR", str(noexec / "run"))
-    monkeypatch.setenv("DSV4_CACHE_DIR", str(tmp_path / "cache"))
-    assert folders.resolve(load_settings(), {}).temp == tmp_path / "cache" / "tmp"
+    settings = load_settings({"DSV4_RUN_DIR": str(noexec / "run"), "DSV4_CACHE_DIR": str(tmp_path / "cache")})
+    assert folders.resolve(settings, {}).temp == tmp_path / "cache" / "tmp"

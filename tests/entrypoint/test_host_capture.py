@@ -80,7 +80,7 @@ def test_root_without_nvml_has_no_gpu(talkative: Path) -> None:
 
 
 def test_other_json_is_no_facts_file() -> None:
-    with pytest.raises(ValueError, match="not a file that"):
+    with pytest.raises(ValueError, match="no facts file"):
         from_json('{"name": "x"}')
 
 

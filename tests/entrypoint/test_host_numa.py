@@ -11,8 +11,9 @@ from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.read import read_facts
 from dsv4_pd.plan import profiles
 from dsv4_pd.plan.paths import Paths, profiles_dir
-from dsv4_pd.plan.placement import plan
-from dsv4_pd.plan.programs import Surroundings, programs
+from dsv4_pd.plan.placement import place
+from dsv4_pd.plan.programs import programs
+from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
 
 # A numactl that refuses some policies, as the real one does under Docker's seccomp profile.
@@ -45,7 +46,7 @@ def test_falls_back_step_by_step(tmp_path: Path, refused: str, policy: str) -> N
 
 def test_without_numactl_nothing_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert numa.probe(0) == Permission("none", "numactl is not installed")
+    assert numa.probe(0) == Permission("none", "numactl is not installed", installed=False)
 
 
 def test_tries_the_node_that_it_was_given() -> None:
@@ -79,8 +80,8 @@ def test_servers_are_bound_to_their_cards_nodes(
     tmp_path: Path, host: str, prefill: tuple[str, ...], decode: tuple[str, ...]
 ) -> None:
     facts = read_facts(Path(__file__).parents[1] / "hosts" / host)
-    profile = profiles.load(profiles_dir(), "rtx-pro-6000-8x")
+    profile = profiles.read_all(profiles_dir())["rtx-pro-6000-8x"]
     paths = Paths(run=tmp_path, state=tmp_path, cache=tmp_path, temp=tmp_path)
-    around = Surroundings(paths, "membind", {}, tmp_path)
-    found = programs(Settings(), profile, plan(Settings(), profile, facts), around)
+    around = Surroundings(paths, tmp_path, numa=Permission("membind"))
+    found = programs(Settings(), profile, place(Settings(), profile, facts), around)
     assert [program.argv[:3] for program in found[:2]] == [("numactl", *prefill), ("numactl", *decode)]

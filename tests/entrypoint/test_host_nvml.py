@@ -60,7 +60,7 @@ def test_peer_access_says_the_first_reason_against_it(library: Path) -> None:
 
 
 def test_lost_gpus_are_nvml_s_own_words(library: Path) -> None:
-    assert ask(library, NVML_STUB="unknown") == {"error": "Unknown Error", "gpus": []}
+    assert ask(library, NVML_STUB="unknown") == {"error": "Unknown Error", "error_code": 999, "gpus": []}
 
 
 def test_no_library_is_said(tmp_path: Path) -> None:

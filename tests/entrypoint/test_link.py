@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from dsv4_pd.doctor import link
-from dsv4_pd.doctor.base import Verdict
+from dsv4_pd.doctor.base import CheckVerdict
 from dsv4_pd.doctor.checks import kv_link
 from dsv4_pd.doctor.link import run
 from dsv4_pd.doctor.link.report import LinkReport, Pair, chosen_transport
@@ -21,7 +21,7 @@ from dsv4_pd.errors import HardwareError
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.plan import profiles
 from dsv4_pd.plan.paths import profiles_dir
-from dsv4_pd.plan.placement import Placement, plan
+from dsv4_pd.plan.placement import Placement, place
 from dsv4_pd.plan.programs import Program
 from dsv4_pd.run.guard import document
 from dsv4_pd.settings.schema import Settings
@@ -35,7 +35,7 @@ WELL = LinkReport("cpu", 1 << 20, (Pair(0, 0.7, "cma/memory", 0),))
 
 def pair_placement(mode: str = "pd") -> Placement:
     settings = Settings(mode=mode)  # type: ignore[arg-type]
-    return plan(settings, profiles.load(profiles_dir(), "demo-cpu"), HostFacts((), (), frozenset({0})))
+    return place(settings, profiles.read_all(profiles_dir())["demo-cpu"], HostFacts((), (), frozenset({0})))
 
 
 def programs(**env: str) -> list[Program]:
@@ -60,16 +60,16 @@ def test_transport_is_the_one_for_large_writes(config: str) -> None:
 @pytest.mark.parametrize(
     "report,verdict,words",
     [
-        (WELL, Verdict.OK, "every byte right, 0.70 GB/s or more over cma/memory"),
-        (replace(WELL, pairs=(Pair(0, 0.7, "tcp/lo", 0),)), Verdict.WARN, "over tcp/lo"),
-        (replace(WELL, pairs=(Pair(0, 0.01, "cma/memory", 0),)), Verdict.WARN, "0.01 GB/s"),
-        (replace(WELL, device="cuda"), Verdict.WARN, "0.70 GB/s"),
-        (replace(WELL, pairs=(*WELL.pairs, Pair(1, 9.0, "cma/memory", 2))), Verdict.FAIL, "wrong on rank 1"),
-        (replace(WELL, pairs=(), error="decode's end failed"), Verdict.FAIL, "decode's end failed"),
-        (None, Verdict.OK, "no link"),
+        (WELL, CheckVerdict.OK, "every byte right, 0.70 GB/s or more over cma/memory"),
+        (replace(WELL, pairs=(Pair(0, 0.7, "tcp/lo", 0),)), CheckVerdict.WARN, "over tcp/lo"),
+        (replace(WELL, pairs=(Pair(0, 0.01, "cma/memory", 0),)), CheckVerdict.WARN, "0.01 GB/s"),
+        (replace(WELL, device="cuda"), CheckVerdict.WARN, "0.70 GB/s"),
+        (replace(WELL, pairs=(*WELL.pairs, Pair(1, 9.0, "cma/memory", 2))), CheckVerdict.FAIL, "wrong on rank 1"),
+        (replace(WELL, pairs=(), error="decode's end failed"), CheckVerdict.FAIL, "decode's end failed"),
+        (None, CheckVerdict.OK, "no link"),
     ],
 )
-def test_result_is_judged(report: LinkReport | None, verdict: Verdict, words: str) -> None:
+def test_result_is_judged(report: LinkReport | None, verdict: CheckVerdict, words: str) -> None:
     finding = kv_link.judge(report)
     assert finding.verdict is verdict
     assert words in finding.read
@@ -158,7 +158,7 @@ def test_gpu_end_works_with_torch_s_tensors(tmp_path: Path, monkeypatch: pytest.
 def test_tcp_is_called_tcp() -> None:
     report = run.measure(ENGINE, pair_placement(), programs(UCX_TLS="tcp"), OUR_ENV)
     assert report is not None and report.over_tcp, report
-    assert kv_link.judge(report).verdict is Verdict.WARN
+    assert kv_link.judge(report).verdict is CheckVerdict.WARN
 
 
 @pytest.mark.engine

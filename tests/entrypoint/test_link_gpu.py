@@ -12,10 +12,13 @@ import pytest
 from conftest import VENVS
 from dsv4_pd.doctor.link import run
 from dsv4_pd.doctor.link.report import LinkReport
+from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.plan import boot, folders, placement, profiles
+from dsv4_pd.plan import folders, placement, profiles
 from dsv4_pd.plan.paths import profiles_dir, share_dir
-from dsv4_pd.plan.programs import Surroundings, programs
+from dsv4_pd.plan.plan import complete
+from dsv4_pd.plan.programs import programs
+from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
 
 ENGINE = VENVS / "engine" / "bin" / "python"
@@ -30,14 +33,14 @@ def moved(folder: Path, **environ: str) -> LinkReport:
     facts = read_facts()
     if len(facts.gpus) < 2:
         pytest.skip("needs two GPUs")
-    shipped = profiles.load(profiles_dir(), "rtx-pro-6000-4x")
+    shipped = profiles.read_all(profiles_dir())["rtx-pro-6000-4x"]
     assert shipped.gpus
     need = replace(shipped.gpus, count=2, compute_capability=facts.gpus[0].compute_capability)
     profile = replace(shipped, gpus=need, tensor_parallel={"prefill": 1, "decode": 1})
-    settings = boot.complete(Settings(run_dir=folder / "run", state_dir=folder / "state"), profile, share_dir())
+    settings = complete(Settings(run_dir=folder / "run", state_dir=folder / "state"), profile, share_dir())
     outside = {**os.environ, **environ}
-    plan = placement.plan(settings, profile, facts)
-    around = Surroundings(folders.resolve(settings, outside), "none", outside, share_dir())
+    plan = placement.place(settings, profile, facts)
+    around = Surroundings(folders.resolve(settings, outside), share_dir(), outside, Permission("none"))
     around.paths.temp.mkdir(parents=True)
     report = run.measure(PYTHON, plan, programs(settings, profile, plan, around), outside)
     assert report is not None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.plan import boot, folders, profiles
+from dsv4_pd.plan import folders, profiles
 from dsv4_pd.plan.memory_model import (
     ENGINE_WINDOW_RATIO,
     GIB,
@@ -28,9 +28,12 @@ from dsv4_pd.plan.memory_model import (
     window_ratio,
     window_slots,
 )
-from dsv4_pd.plan.memory_plan import load_of, misfits, read_shape
+from dsv4_pd.plan.memory_plan import load_of, misfits
+from dsv4_pd.plan.model_files import Model, read_shape
 from dsv4_pd.plan.paths import profiles_dir, share_dir
-from dsv4_pd.plan.placement import plan
+from dsv4_pd.plan.placement import place
+from dsv4_pd.plan.plan import complete
+from dsv4_pd.run import files
 from dsv4_pd.settings.schema import Settings
 from support.plans import eight_cards, make
 
@@ -104,7 +107,7 @@ def engine_sizes(folder: Path, role: str, environ: dict[str, str], drop: str = "
     values = {"DSV4_MODEL": str(CONFIG.parent), "DSV4_CACHE_DIR": str(folder / "c"), **environ}
     found = make(values, eight_cards(4 if environ["DSV4_PROFILE"].endswith("4x") else 8), run=folder)
     folders.make(found.paths)
-    boot.write(found.files)
+    files.write(found.files)
     program = next(program for program in found.programs if program.name == role)
     (config,) = (file for file in program.files if file.path.suffix == ".yaml")
     flags = yaml.safe_load(config.text)
@@ -173,9 +176,9 @@ def test_needed_fraction_is_enough_and_not_too_much() -> None:
 
 
 def problems(host: str, profile: str, **values: object) -> list[str]:
-    found = profiles.load(profiles_dir(), profile)
-    settings = boot.complete(Settings(**values), found, share_dir())  # type: ignore[arg-type]
-    placement = plan(settings, found, read_facts(HOSTS / host))
+    found = profiles.read_all(profiles_dir())[profile]
+    settings = complete(Settings(**values), found, share_dir())  # type: ignore[arg-type]
+    placement = place(settings, found, read_facts(HOSTS / host))
     return [str(problem) for problem in misfits(settings, placement, Shape())]
 
 
@@ -213,6 +216,6 @@ def test_what_cannot_fit_is_refused_by_name(host: str, profile: str, values: dic
 def test_shape_is_read_from_the_model_s_folder(tmp_path: Path) -> None:
     config = json.loads(CONFIG.read_text(encoding="utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 21}), encoding="utf-8")
-    shape = read_shape(tmp_path)
+    shape = read_shape(Model(tmp_path))
     assert shape and shape.layers == len(shape.ratios) == 21
-    assert read_shape(None) == Shape()
+    assert read_shape(Model(None)) == Shape()

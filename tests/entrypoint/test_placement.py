@@ -8,11 +8,13 @@ import pytest
 from dsv4_pd.errors import HardwareError, SettingsError
 from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, NumaNode
 from dsv4_pd.plan import profiles
+from dsv4_pd.plan.notices import NoticeKind
 from dsv4_pd.plan.paths import profiles_dir
-from dsv4_pd.plan.placement import Placement, choose_profile, plan
+from dsv4_pd.plan.placement import Placement, choose_profile, place
 from dsv4_pd.settings.schema import Settings
 
 GB = 10**9
+SHIPPED = profiles.read_all(profiles_dir())
 
 
 def gpu(index: int, node: int | None, **more: object) -> Gpu:
@@ -45,7 +47,7 @@ def two_sockets(nodes: str = "00001111", **more: object) -> HostFacts:
 
 
 def planned(facts: HostFacts, profile: str = "rtx-pro-6000-8x", **settings: object) -> Placement:
-    return plan(Settings(**settings), profiles.load(profiles_dir(), profile), facts)  # type: ignore[arg-type]
+    return place(Settings(**settings), SHIPPED[profile], facts)  # type: ignore[arg-type]
 
 
 def groups(placement: Placement) -> list[list[int]]:
@@ -82,7 +84,7 @@ def test_node_outside_the_cpuset_is_not_bound_and_strict_refuses() -> None:
     facts = replace(two_sockets(), allowed_cpus=frozenset(range(32)))
     placement = planned(facts)
     assert placement.roles[1].numa_node is None
-    assert "decode is not bound" in " ".join(placement.warnings)
+    assert [(n.kind, n.subject) for n in placement.notices] == [(NoticeKind.UNBOUND, "decode")]
     with pytest.raises(HardwareError, match="DSV4_NUMA: found strict"):
         planned(facts, numa="strict")
 
@@ -168,13 +170,13 @@ def test_no_gpu_says_how_to_get_one_and_how_to_go_on_without() -> None:
     ],
 )
 def test_auto_profile(count: int, mode: str, expected: str) -> None:
-    assert choose_profile(Settings(mode=mode), two_sockets("0" * count)) == expected  # type: ignore[arg-type]
+    assert choose_profile(Settings(mode=mode), two_sockets("0" * count), SHIPPED) == expected  # type: ignore[arg-type]
 
 
 def test_auto_profile_names_what_does_not_fit() -> None:
     facts = HostFacts((gpu(0, 0, compute_capability=(9, 0), name="NVIDIA H200"),), (), frozenset({0}))
     with pytest.raises(HardwareError, match=r"NVIDIA H200.*compute capability 9\.0, not 12\.0"):
-        choose_profile(Settings(), facts)
+        choose_profile(Settings(), facts, SHIPPED)
 
 
 def test_single_takes_every_card_on_the_fewest_sockets() -> None:

@@ -6,10 +6,12 @@ from dsv4_pd.plan import profiles
 from dsv4_pd.plan.paths import profiles_dir
 from dsv4_pd.settings.schema import Settings
 
+SHIPPED = profiles.read_all(profiles_dir())
+
 
 @pytest.mark.parametrize("name", profiles.available(profiles_dir()))
 def test_every_shipped_profile_loads_and_sets_only_settings_that_exist(name: str) -> None:
-    profile = profiles.load(profiles_dir(), name)
+    profile = SHIPPED[name]
     assert profile.description and profile.tensor_parallel
     assert set(profile.defaults) <= set(Settings.model_fields)
     Settings(**profile.defaults)  # and only values that the settings accept
@@ -23,7 +25,7 @@ def test_the_four_profiles_are_shipped() -> None:
 
 def test_an_unknown_name_lists_what_there_is() -> None:
     with pytest.raises(SettingsError, match="auto or one of demo-cpu, rtx-pro-6000-4x"):
-        profiles.load(profiles_dir(), "demo")
+        profiles.pick(SHIPPED, "demo")
 
 
 def test_an_unknown_key_is_an_error() -> None:

@@ -41,4 +41,4 @@ def test_no_more_is_let_in_than_decode_holds(profile: str | None) -> None:
 
 @pytest.mark.parametrize("name", profiles.available(paths.profiles_dir()))
 def test_every_profile_asks_for_the_gate(name: str) -> None:
-    assert "dsv4-gate" in profiles.load(paths.profiles_dir(), name).engine_env["SGLANG_PLUGINS"].split(",")
+    assert "dsv4-gate" in profiles.read_all(paths.profiles_dir())[name].engine_env["SGLANG_PLUGINS"].split(",")

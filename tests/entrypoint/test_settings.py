@@ -4,14 +4,17 @@ from pathlib import Path
 
 import pytest
 from dsv4_pd.errors import SettingsError
+from dsv4_pd.plan import profiles
+from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.survey import read_settings
 from dsv4_pd.settings.load import load as load_settings
 from dsv4_pd.settings.schema import Settings
 
+SHIPPED = profiles.read_all(profiles_dir())
+
 
 def load(monkeypatch: pytest.MonkeyPatch, **values: str) -> Settings:
-    for name, value in values.items():
-        monkeypatch.setenv(f"DSV4_{name}", value)
-    return load_settings()
+    return read_settings({f"DSV4_{name}": value for name, value in values.items()}, SHIPPED)
 
 
 def problems(monkeypatch: pytest.MonkeyPatch, **values: str) -> dict[str, str]:
@@ -22,7 +25,7 @@ def problems(monkeypatch: pytest.MonkeyPatch, **values: str) -> dict[str, str]:
 
 
 def test_defaults_need_no_environment() -> None:
-    loaded = load_settings()
+    loaded = load_settings({})
     assert (loaded.port, loaded.mode, loaded.start_timeout, loaded.prefill_gpus) == (8000, "pd", 3600.0, ())
 
 

@@ -9,7 +9,14 @@ import sys
 import tarfile
 from pathlib import Path
 
-from dsv4_pd.doctor.support_bundle import environment, is_secret, secrets_of
+from dsv4_pd.doctor.support_bundle import collect, environment, renamed
+from dsv4_pd.host.capture import invented_uuids, scrub
+from dsv4_pd.host.machine import Recorder, Replay
+from dsv4_pd.host.read import facts_of
+from dsv4_pd.plan.survey import survey
+from dsv4_pd.settings.secret_names import is_secret, secrets_of
+
+HOSTS = Path(__file__).parents[1] / "hosts"
 
 
 def bundle(tmp_path: Path, *words: str, **env: str) -> tuple[dict[str, str], Path]:
@@ -23,7 +30,7 @@ def bundle(tmp_path: Path, *words: str, **env: str) -> tuple[dict[str, str], Pat
     environ = {
         "PATH": os.environ["PATH"], "HOME": str(tmp_path), "DSV4_PROFILE": "demo-cpu", "DSV4_RUN_DIR": str(run),
         "DSV4_STATE_DIR": str(tmp_path / "state"), "DSV4_API_KEY": "sk-topsecret", "HF_TOKEN": "plain-token-value",
-        "HTTPS_PROXY": "http://alice:pw123456@proxy:3128", **env,
+        "HTTPS_PROXY": "http://alice:pw123456@proxy:3128", "EMPLOYER": "blue-heron-inc", **env,
     }  # fmt: skip
     command = [sys.executable, "-m", "dsv4_pd", "support-bundle", "-o", str(target), *words]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
@@ -47,7 +54,7 @@ def test_bundle_helps(tmp_path: Path) -> None:
 def test_nothing_secret_leaves(tmp_path: Path) -> None:
     texts, _ = bundle(tmp_path)
     everything = "".join(texts.values())
-    for word in ("topsecret", "plain-token-value", "hf_abcdefghij", "pw123456"):
+    for word in ("blue-heron-inc", "topsecret", "plain-token-value", "hf_abcdefghij", "pw123456"):
         assert word not in everything, word
     assert "HF_TOKEN=(17 characters)" in texts["environment.txt"]
     assert "prefill.yaml" not in texts
@@ -72,3 +79,39 @@ def test_secret_variables_are_known_by_name() -> None:
         True, True, False, False]  # fmt: skip
     assert secrets_of({"MY_PASSWORD": "hunter22", "X": "y"}, ["k", ""]) == ["k", "hunter22"]
     assert environment({"UNRELATED": "1", "NCCL_DEBUG": "INFO"}) == "NCCL_DEBUG=INFO\n"
+
+
+def test_a_card_s_own_name_is_planned_with_and_never_leaves(tmp_path: Path) -> None:
+    """DSV4_*_GPUS may hold real UUIDs: the plan is made with them, and shows the invented ones."""
+    source = json.loads((HOSTS / "eight-two-sockets" / "machine.json").read_text(encoding="utf-8"))
+    real = {f"GPU-{n:08x}-0000-4000-8000-{n:012x}": f"GPU-e588912b-1368-6b4f-0e2a-0d08f8afb39{n}" for n in range(8)}
+    text = json.dumps(source)
+    for invented, own in real.items():
+        text = text.replace(invented, own)
+    recorder = Recorder(Replay(json.loads(text)))
+    names = list(real.values())
+    environ = {"DSV4_RUN_DIR": str(tmp_path), "DSV4_PREFILL_GPUS": ",".join(names[4:])}
+    situation = survey(environ, recorder)
+    machine = scrub(recorder.record)
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "decode.log").write_text(f"CUDA_VISIBLE_DEVICES={names[0]}\n", encoding="utf-8")
+    files = collect(situation, machine, facts_of(Replay(machine)))
+    shown = {name: data.decode() for name, data in renamed(files, invented_uuids(names)).items()}
+    assert not [name for name, data in shown.items() if "e588912b" in data]
+    assert "prefill  4    GPU-00000004-0000-4000-8000-000000000004" in shown["plan.txt"]
+    assert "CUDA_VISIBLE_DEVICES=GPU-00000000-0000" in shown["log/decode.log"]
+    assert {"numactl", "--membind=1"} <= set(json.loads(shown["plan.json"])["programs"][0]["argv"])
+    plan = next(item for item in json.loads(shown["doctor.json"]) if item["check"] == "gpu-plan")
+    assert plan["verdict"] == "ok"
+
+
+def test_what_a_unit_s_command_line_holds_does_not_leave(tmp_path: Path) -> None:
+    """An older deployment's key stands in the facts; the capture's scrubbing applies to every file of the bundle."""
+    source = json.loads((HOSTS / "old-deployment" / "machine.json").read_text(encoding="utf-8"))
+    text = json.dumps(source).replace("--port 30000", "--port 30000 --admin-token sup3rs3cret")
+    recorder = Recorder(Replay(json.loads(text)))
+    situation = survey({"DSV4_RUN_DIR": str(tmp_path)}, recorder)
+    assert "sup3rs3cret" in situation.facts.units[0].command
+    machine = scrub(recorder.record)
+    files = collect(situation, machine, facts_of(Replay(machine)))
+    assert not [name for name, data in files.items() if b"sup3rs3cret" in data]

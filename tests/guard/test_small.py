@@ -227,9 +227,9 @@ def test_the_guard_stays_light() -> None:
 
 
 def test_guard_json_is_private(tmp_path: Path) -> None:
-    """`boot.write` gives it mode 0600, because it may hold the API key."""
-    from dsv4_pd.plan.boot import write
+    """`files.write` gives it mode 0600, because it may hold the API key."""
     from dsv4_pd.plan.programs import ConfigFile
+    from dsv4_pd.run.files import write
 
     write((ConfigFile(tmp_path / "guard.json", "{}"),))
     assert stat.S_IMODE((tmp_path / "guard.json").stat().st_mode) == 0o600

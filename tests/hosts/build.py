@@ -7,24 +7,29 @@ here) is never rewritten.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from dsv4_pd.cli.doctor import diagnose
-from dsv4_pd.cli.plan import _table as table
-from dsv4_pd.doctor.base import Around, Situation
+import dsv4_pd
 from dsv4_pd.doctor.catalogue import examine
 from dsv4_pd.doctor.report import as_text
 from dsv4_pd.host.capture import minimal_config
+from dsv4_pd.host.machine import Replay
 from dsv4_pd.host.parse import cpu_list, format_cpu_list
-from dsv4_pd.host.read import read_facts
+from dsv4_pd.host.read import facts_of, probe_node
+from dsv4_pd.plan import profiles, show
 from dsv4_pd.plan.model_files import Model
-from dsv4_pd.settings.schema import Settings
+from dsv4_pd.plan.paths import Paths, profiles_dir, share_dir
+from dsv4_pd.plan.situation import Situation
+from dsv4_pd.plan.surroundings import Surroundings
+from dsv4_pd.plan.survey import consider
+from dsv4_pd.settings.load import load
 
 HERE = Path(__file__).parent
+RUN = Path("/run/dsv4-pd")
 MIB = 1 << 20
 PRO_6000 = ("NVIDIA RTX PRO 6000 Blackwell Server Edition", [12, 0], 97887)
 MAX_Q = ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", [12, 0], 97887)
@@ -342,6 +347,8 @@ def plain_docker_run() -> dict[str, Any]:
             "Max locked memory         8388608              8388608              bytes     \n",
             "/sys/fs/cgroup/memory.max": f"{64 << 30}\n",
         },
+        # Docker's seccomp profile without CAP_SYS_NICE: CPUs may be bound, memory may not.
+        numa={"policy": "cpu", "reason": "set_mempolicy: Operation not permitted"},
     )
 
 
@@ -368,25 +375,47 @@ def text(name: str) -> str:
     return json.dumps(BUILDERS[name](), indent=1) + "\n"
 
 
-def settings_of(folder: Path) -> Settings:
-    """The settings a host is examined with: its settings.json, or the defaults."""
-    file = folder / "settings.json"
-    own = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return Settings(**{"engine_python": Path("/opt/dsv4-pd/engine/bin/python"), **own})
+def situation_of(folder: Path, run: Path = RUN) -> Situation:
+    """A host as serve, plan and doctor see it, with everything around the facts in order.
 
-
-def situation_of(folder: Path) -> Situation:
-    """A host as doctor sees it, with everything around the facts in order."""
-    around = Around(model=Model(Path("/models/dsv4"), total_bytes=157 << 30))
-    return diagnose(settings_of(folder), read_facts(folder), lambda *_: around)
+    Only what the machine itself decides is taken from the capture: its facts and the NUMA policy that it allows.
+    """
+    machine = Replay(folder)
+    facts = facts_of(machine)
+    environ = {"DSV4_ENGINE_PYTHON": "/opt/dsv4-pd/engine/bin/python", "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    state = Path("/var/lib/dsv4-pd")
+    around = Surroundings(
+        paths=Paths(run, state, state / "cache", run / "tmp"),
+        share=share_dir(),
+        environ=environ,
+        numa=machine.numa(probe_node(facts)),
+        model=Model(Path("/models/dsv4"), total_bytes=157 << 30),
+    )
+    return consider(load(environ), facts, profiles.read_all(profiles_dir()), lambda _: around)
 
 
 def plan_text(situation: Situation) -> str:
-    """What `dsv4-pd plan` says about the placement, or why there is none."""
-    if situation.placement is None:
+    """What `dsv4-pd plan` says, or why there is no plan; without the settings and the two files that hold paths of
+    this checkout inside JSON and INI (the programs in them stand above, and a test compares the files)."""
+    if situation.plan is None:
         return f"{situation.refusal}\n"
-    lines = [f"profile {situation.placement.profile}", *table(SimpleNamespace(placement=situation.placement))]
-    return "\n".join([*lines, *(f"  warning: {text}" for text in situation.placement.warnings)]) + "\n"
+    hidden = ("settings", *(f"file {path}" for path in machine_files(situation)))
+    parts = [lines for name, lines in show.sections(situation).items() if name not in hidden and lines]
+    return anywhere("\n\n".join("\n".join(lines) for lines in parts)) + "\n"
+
+
+def machine_files(situation: Situation) -> tuple[Path, Path]:
+    """The files that are not shown in plan.txt."""
+    paths = situation.planned().paths
+    return paths.guard_config, paths.supervisor_conf
+
+
+def anywhere(text: str) -> str:
+    """A text without the places of this checkout."""
+    places = {sys.executable: "<python>", str(Path(dsv4_pd.__file__).parent): "<dsv4_pd>", str(share_dir()): "<share>"}
+    for place, name in places.items():
+        text = text.replace(place, name)
+    return text
 
 
 def doctor_text(situation: Situation) -> str:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shlex
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import yaml
+from dsv4_pd.doctor.catalogue import examine
+from dsv4_pd.doctor.preflight import refuse
 from dsv4_pd.host.capture import from_json, to_json
 from dsv4_pd.host.read import read_facts
+from dsv4_pd.plan import owned_flags, profiles, show
+from dsv4_pd.plan.environment import child_environment
+from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.plan import Plan
+from dsv4_pd.run import files
+from supervisor.options import ServerOptions
+from support.rewording import reworded
 
 HERE = Path(__file__).parent
 
@@ -32,6 +44,61 @@ HOSTS = build.hosts()
 @pytest.mark.parametrize("folder", HOSTS, ids=lambda path: path.name)
 def test_plan_is_the_reviewed_one(folder: Path) -> None:
     assert build.plan_text(build.situation_of(folder)) == (folder / "plan.txt").read_text(encoding="utf-8")
+
+
+def handed_over(plan: Plan) -> dict[str, Any]:
+    """What supervisord makes of the files that `serve` writes: its own parser's answer, by program."""
+    plan.paths.logs.mkdir(parents=True)
+    files.write(plan.files)
+    options = ServerOptions()
+    options.realize(["-c", str(plan.paths.supervisor_conf)])
+    return {config.name: config for group in options.process_group_configs for config in group.process_configs}
+
+
+@pytest.mark.parametrize("folder", HOSTS, ids=lambda path: path.name)
+def test_plan_is_what_serve_hands_to_supervisord(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    situation = build.situation_of(folder, run)
+    golden = (folder / "plan.txt").read_text(encoding="utf-8")
+    if situation.plan is None:
+        with pytest.raises(type(situation.refusal)):
+            refuse(situation)
+        assert golden == f"{situation.refusal}\n"
+        return
+    plan, shown = situation.plan, show.as_dict(situation)
+    handed = handed_over(plan)
+    assert sorted(handed) == sorted(program["name"] for program in shown["programs"])
+    for program in shown["programs"]:
+        config = handed[program["name"]]
+        assert (shlex.split(config.command), config.environment) == (program["argv"], program["env"])
+        words = [f"program {config.name}", "  " + shlex.join(shlex.split(config.command))]
+        words += [f"  {k}={shlex.quote(v)}" for k, v in sorted(config.environment.items())]
+        text = build.anywhere("\n".join(words)).replace(str(run), str(build.RUN))
+        assert text + "\n\n" in golden or golden.endswith(text + "\n")
+    on_disk = {str(path): path.read_text(encoding="utf-8") for path in run.iterdir() if path.is_file()}
+    assert on_disk == shown["files"]  # byte for byte: no secret and no per-run value in them
+    assert shown["environment"] == dict(plan.environ) == child_environment(plan.environ, plan.paths)
+
+
+@pytest.mark.parametrize("folder", HOSTS, ids=lambda path: path.name)
+def test_rewording_a_sentence_changes_no_verdict(folder: Path) -> None:
+    situation = build.situation_of(folder)
+    plain = [(check.name, finding.verdict, finding.subject) for check, finding in examine(situation)]
+    assert plain == [(c.name, f.verdict, f.subject) for c, f in examine(reworded(situation))]
+
+
+@pytest.mark.parametrize("folder", HOSTS, ids=lambda path: path.name)
+def test_every_flag_of_the_plan_is_owned_or_free_with_a_reason(folder: Path) -> None:
+    known = profiles.read_all(profiles_dir())
+    engine = {*owned_flags.engine_owned(known), *owned_flags.ENGINE_FREE}
+    router = {*owned_flags.router_owned(), *owned_flags.ROUTER_FREE}
+    plan = build.situation_of(folder).plan
+    for program in plan.programs if plan else ():
+        words = program.argv[program.argv.index("--") + 1 :] if "--" in program.argv else ()
+        flags = {word for word in words if word.startswith("--")}
+        for file in program.files:
+            flags |= {f"--{flag}" for flag in yaml.safe_load(file.text)}
+        assert flags <= (router if program.name == "router" else engine)
 
 
 @pytest.mark.parametrize("folder", HOSTS, ids=lambda path: path.name)

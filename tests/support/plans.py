@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 from dsv4_pd.host.facts import Gpu, HostFacts, NumaNode
-from dsv4_pd.plan import boot, paths
-from dsv4_pd.plan.boot import Plan
-from dsv4_pd.plan.programs import NumaPolicy
+from dsv4_pd.host.numa import Permission, Policy
+from dsv4_pd.plan import paths, profiles, surroundings
+from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.surroundings import Surroundings
+from dsv4_pd.plan.survey import consider, read_settings
+from dsv4_pd.settings.schema import Settings
 
 MEMORY = 97887 * 2**20
 
@@ -33,12 +35,16 @@ def no_gpu() -> HostFacts:
 
 
 def make(
-    environ: Mapping[str, str], facts: HostFacts, run: Path = Path("/run/dsv4-pd"), policy: NumaPolicy = "none"
+    environ: Mapping[str, str], facts: HostFacts, run: Path = Path("/run/dsv4-pd"), policy: Policy = "none"
 ) -> Plan:
-    """The plan for these settings on that machine; the test process's own environment plays no part."""
+    """The plan for these variables on that machine."""
     values = {"DSV4_RUN_DIR": str(run), "DSV4_STATE_DIR": str(run / "state"), **environ}
-    with mock.patch.dict(os.environ, values, clear=True):
-        return boot.make_plan(facts, policy, dict(os.environ))
+    known = profiles.read_all(paths.profiles_dir())
+
+    def around(settings: Settings) -> Surroundings:
+        return replace(surroundings.assume(settings, values, facts), numa=Permission(policy))
+
+    return consider(read_settings(values, known), facts, known, around).planned()
 
 
 ROOT = paths.share_dir()

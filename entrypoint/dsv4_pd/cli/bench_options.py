@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -69,7 +70,7 @@ def work(command: Command) -> Command:
 def target(given: Mapping[str, Any]) -> tuple[dict[str, Any], Target]:
     ops = Ops(given["url"])
     status = ops.status()
-    python = load_settings().engine_python
+    python = load_settings(os.environ).engine_python
     if not python.exists():
         raise ApplianceError(f"the load generator is the engine's, and {python} does not exist; `make engine` makes it")
     about = status.get("about") or {}

@@ -17,7 +17,7 @@ from dsv4_pd.settings.load import load as load_settings
 @click.option("--hashes", is_flag=True, help="Also compare each large file's SHA-256 with the cache's name for it.")
 def command(check: bool, hashes: bool) -> None:
     """Fetch DSV4_MODEL at DSV4_MODEL_REVISION. Run it again after a break: it goes on where it stopped."""
-    settings = load_settings()
+    settings = load_settings(os.environ)
     model, revision = settings.model, settings.model_revision
     here = model_files.find(model, revision, os.environ)
     if check or (here is not None and str(here) == model):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from dsv4_pd.run import serve
@@ -10,4 +12,4 @@ from dsv4_pd.run import serve
 @click.command("serve")
 def command() -> int:
     """Run the appliance in the foreground until it is stopped."""
-    return serve.run()
+    return serve.run(os.environ)

@@ -2,107 +2,79 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, Verdict, ok
-from dsv4_pd.doctor.checks import (
-    acs,
-    allreduce,
-    clock,
-    compat_libraries,
-    container_toolkit,
-    cpuset,
-    disk_space,
-    docker_version,
-    driver_version,
-    engine_installed,
-    expandable_segments,
-    gpu_architecture,
-    gpu_ecc,
-    gpu_memory,
-    gpu_mig,
-    gpu_persistence,
-    gpu_plan,
-    gpu_processes,
-    gpu_visible,
-    host_memory,
-    hub_access,
-    huge_pages,
-    iommu,
-    kernel_version,
-    locked_memory,
-    memory_fit,
-    model_files,
-    nccl_overrides,
-    numa_binding,
-    numa_permission,
-    older_deployment,
-    open_files,
-    pcie_link,
-    peer_access,
-    ports,
-    proxies,
-    shared_memory,
-    toolchain,
-    ucx_overrides,
-    unified_memory_device,
-    visible_devices,
+from importlib import import_module
+
+from dsv4_pd.doctor import checks
+from dsv4_pd.doctor.base import Check, CheckVerdict, Finding, skip, warn
+from dsv4_pd.plan.situation import Situation
+
+# A new check is a module of dsv4_pd.doctor.checks with a CHECK, and its name here.
+ORDER = (
+    "gpu_visible",
+    "driver_version",
+    "compat_libraries",
+    "container_toolkit",
+    "unified_memory_device",
+    "gpu_plan",
+    "gpu_architecture",
+    "gpu_memory",
+    "memory_fit",
+    "gpu_mig",
+    "gpu_processes",
+    "gpu_ecc",
+    "gpu_persistence",
+    "pcie_link",
+    "peer_access",
+    "iommu",
+    "acs",
+    "allreduce",
+    "numa_binding",
+    "numa_permission",
+    "cpuset",
+    "host_memory",
+    "shared_memory",
+    "locked_memory",
+    "open_files",
+    "huge_pages",
+    "ports",
+    "expandable_segments",
+    "ucx_overrides",
+    "nccl_overrides",
+    "visible_devices",
+    "proxies",
+    "clock",
+    "kernel_version",
+    "docker_version",
+    "older_deployment",
+    "engine_installed",
+    "toolchain",
+    "disk_space",
+    "model_files",
+    "hub_access",
 )
+CHECKS: tuple[Check, ...] = tuple(import_module(f"{checks.__name__}.{name}").CHECK for name in ORDER)
+_NO_GPU = skip("about GPUs and their host; this profile uses none")
 
-CHECKS: tuple[Check, ...] = (
-    gpu_visible.CHECK,
-    driver_version.CHECK,
-    compat_libraries.CHECK,
-    container_toolkit.CHECK,
-    unified_memory_device.CHECK,
-    gpu_plan.CHECK,
-    gpu_architecture.CHECK,
-    gpu_memory.CHECK,
-    memory_fit.CHECK,
-    gpu_mig.CHECK,
-    gpu_processes.CHECK,
-    gpu_ecc.CHECK,
-    gpu_persistence.CHECK,
-    pcie_link.CHECK,
-    peer_access.CHECK,
-    iommu.CHECK,
-    acs.CHECK,
-    allreduce.CHECK,
-    numa_binding.CHECK,
-    numa_permission.CHECK,
-    cpuset.CHECK,
-    host_memory.CHECK,
-    shared_memory.CHECK,
-    locked_memory.CHECK,
-    open_files.CHECK,
-    huge_pages.CHECK,
-    ports.CHECK,
-    expandable_segments.CHECK,
-    ucx_overrides.CHECK,
-    nccl_overrides.CHECK,
-    visible_devices.CHECK,
-    proxies.CHECK,
-    clock.CHECK,
-    kernel_version.CHECK,
-    docker_version.CHECK,
-    older_deployment.CHECK,
-    engine_installed.CHECK,
-    toolchain.CHECK,
-    disk_space.CHECK,
-    model_files.CHECK,
-    hub_access.CHECK,
-)
+Findings = tuple[tuple[Check, Finding], ...]
 
 
-NOT_ASKED = "does not apply: no GPU is used"
-
-
-def examine(situation: Situation, checks: tuple[Check, ...] = CHECKS) -> tuple[tuple[Check, Finding], ...]:
+def examine(situation: Situation, asked: tuple[Check, ...] = CHECKS) -> Findings:
     """Ask every check that applies; on the CPU profile the hardware's don't."""
-    return tuple(
-        (check, check.run(situation) if situation.on_gpus or not check.gpu_only else ok(NOT_ASKED)) for check in checks
-    )
+    return tuple((check, _ask(check, situation)) for check in asked)
 
 
-def worst(findings: tuple[tuple[Check, Finding], ...]) -> int:
+def _ask(check: Check, situation: Situation) -> Finding:
+    """One finding. A check that breaks costs its own line: the others still speak, and a start goes on."""
+    if check.gpu_only and not situation.on_gpus:
+        return _NO_GPU
+    try:
+        return check.run(situation)
+    except Exception as error:  # a fault of ours in one check must not hide what the others found
+        read = f"check {check.name} failed: {type(error).__name__}: {error}"
+        return warn(read, "please report this, with `dsv4-pd support-bundle`")
+
+
+def worst(findings: Findings) -> int:
     """doctor's exit code: 0 all well, 1 warnings, 2 failures."""
     verdicts = {finding.verdict for _, finding in findings}
-    return 2 if Verdict.FAIL in verdicts else int(Verdict.WARN in verdicts)
+    return 2 if CheckVerdict.FAIL in verdicts else int(CheckVerdict.WARN in verdicts)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from dsv4_pd.doctor.base import Check, Finding, Verdict
-from dsv4_pd.doctor.catalogue import NOT_ASKED
+from dsv4_pd.doctor.base import Check, CheckVerdict, Finding
 
 _Found = Sequence[tuple[Check, Finding]]
 _WIDTH = 110
@@ -18,14 +18,13 @@ def as_text(found: _Found, *, everything: bool = True) -> str:
     width = max(len(check.name) for check, _ in found)
     lines: list[str] = []
     for check, finding in found:
-        if finding.read == NOT_ASKED or (finding.verdict is Verdict.OK and not everything):
+        if finding.verdict is CheckVerdict.SKIP or (finding.verdict is CheckVerdict.OK and not everything):
             continue
-        lines.append(f"{finding.verdict.value:4}  {check.name:{width}}  {finding.read}")
-        if finding.verdict is not Verdict.OK:
+        lines.append(f"{finding.verdict.value:4}  {check.name:{width}}  {finding.line}")
+        if finding.verdict is not CheckVerdict.OK:
             lines += _explained(check, finding)
-    left_out = sum(finding.read == NOT_ASKED for _, finding in found)
-    if left_out:
-        lines.append(f"      {left_out} questions about GPUs and their host are not asked: this profile uses none")
+    if reasons := Counter(finding.read for _, finding in found if finding.verdict is CheckVerdict.SKIP):
+        lines += [f"skip  {count} checks: {reason}" for reason, count in reasons.items()]
     return "\n".join([*lines, "", summary(found)])
 
 
@@ -49,8 +48,11 @@ def summary(found: _Found) -> str:
     >>> summary(())
     '0 ok, 0 warn, 0 fail'
     """
-    counts = {verdict: sum(finding.verdict is verdict for _, finding in found) for verdict in Verdict}
-    return ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items())
+    counts = Counter(finding.verdict for _, finding in found)
+    shown = [CheckVerdict.OK, CheckVerdict.WARN, CheckVerdict.FAIL]
+    if counts[CheckVerdict.SKIP]:
+        shown.append(CheckVerdict.SKIP)
+    return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in shown)
 
 
 def as_values(found: _Found) -> list[dict[str, Any]]:
@@ -59,7 +61,8 @@ def as_values(found: _Found) -> list[dict[str, Any]]:
         {
             "check": check.name,
             "verdict": finding.verdict.value,
-            "read": finding.read,
+            "subject": finding.subject or None,
+            "read": finding.line,
             "why": check.why,
             "remedy": finding.remedy or None,
             "source": check.source,

@@ -3,37 +3,63 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from dsv4_pd import __version__
+from dsv4_pd.doctor.catalogue import examine
+from dsv4_pd.doctor.report import as_text, as_values
+from dsv4_pd.host.capture import text_of, to_json
+from dsv4_pd.host.facts import HostFacts
+from dsv4_pd.host.machine import CAPTURE_FILE
+from dsv4_pd.plan import show
+from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.situation import Situation
 from dsv4_pd.settings.redact import Redactor
+from dsv4_pd.settings.secret_names import is_secret
 
-# Variables whose names say that their values are nobody's business.
-_SECRET_NAME = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "COOKIE")
 _PREFIXES = ("DSV4_", "CUDA_", "NVIDIA_", "NCCL_", "UCX_", "SGLANG_", "HF_", "PYTORCH_", "OMP_", "TORCH_")
 _NAMES = ("LD_LIBRARY_PATH", "PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _LOG_TAIL = 2 << 20
 
 
-def secrets_of(environ: Mapping[str, str], known: Iterable[str]) -> list[str]:
-    """Every value that must not leave: the known ones, and those of variables that are named like a secret."""
-    named = [value for name, value in environ.items() if is_secret(name) and len(value) >= 4]
-    return [*filter(None, known), *named]
+def collect(situation: Situation, machine: dict[str, Any], facts: HostFacts) -> dict[str, bytes]:
+    """Name → content: report, plan, environment, capture and facts as they may be shown, and the run's logs."""
+    environ, found = situation.around.environ, examine(situation)
+    texts = {
+        "version.txt": f"dsv4-pd {__version__}\n",
+        "doctor.txt": as_text(found) + "\n",
+        "doctor.json": json.dumps(as_values(found), indent=2) + "\n",
+        "facts.json": to_json(facts),
+        "environment.txt": environment(environ),
+    }
+    if situation.plan is None:
+        texts["plan.txt"] = f"{situation.refusal}\n"
+    else:
+        shown = replace(situation, facts=facts, plan=_without_strangers(situation.plan))
+        texts["plan.txt"] = show.as_text(shown) + "\n"
+        texts["plan.json"] = json.dumps(show.as_dict(shown), indent=2) + "\n"
+    own = {name: text.encode() for name, text in texts.items()} | {CAPTURE_FILE: text_of(machine).encode()}
+    return own | run_files(situation.around.paths.run)
 
 
-def is_secret(name: str) -> bool:
-    """
-    >>> is_secret("HF_TOKEN"), is_secret("HF_HOME"), is_secret("DSV4_API_KEY_FILE")
-    (True, False, False)
-    """
-    return not name.endswith("_FILE") and any(word in name.upper() for word in _SECRET_NAME)
+def _without_strangers(plan: Plan) -> Plan:
+    """Every program inherits the whole environment; most of it is nobody's business and explains nothing."""
+    return replace(plan, environ={name: value for name, value in plan.environ.items() if _matters(name)})
+
+
+def _matters(name: str) -> bool:
+    return name.startswith(_PREFIXES) or name in _NAMES
 
 
 def environment(environ: Mapping[str, str]) -> str:
     """The variables that matter to us, values of secrets replaced by their length."""
-    kept = sorted(name for name in environ if name.startswith(_PREFIXES) or name in _NAMES)
+    kept = sorted(filter(_matters, environ))
     return "".join(
         f"{name}={f'({len(environ[name])} characters)' if is_secret(name) else environ[name]}\n" for name in kept
     )
@@ -49,6 +75,14 @@ def run_files(run: Path) -> dict[str, bytes]:
             found[str(path.relative_to(run))] = path.read_bytes()[-_LOG_TAIL:]
         except OSError:
             continue
+    return found
+
+
+def renamed(files: Mapping[str, bytes], names: Mapping[str, str]) -> dict[str, bytes]:
+    """The files with each name of this machine (a GPU's UUID) replaced by the one that stands for it."""
+    found = dict(files)
+    for real, invented in names.items():
+        found = {name: data.replace(real.encode(), invented.encode()) for name, data in found.items()}
     return found
 
 

@@ -2,78 +2,79 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-import types
-import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from dsv4_pd.host.facts import HostFacts
-from dsv4_pd.host.machine import CAPTURE_FILE, Machine, Recorder
-from dsv4_pd.host.parse import acs_request_redirect, cpu_list, format_cpu_list, unit_command
-from dsv4_pd.host.read import facts_of
+from dsv4_pd.host.machine import CAPTURE_FILE, Machine, Recorder, Replay
+from dsv4_pd.host.parse import acs_request_redirect, unit_command
+from dsv4_pd.host.read import facts_of, probe_node
 from dsv4_pd.host.system import UNIT_FOLDER
 
-_T = TypeVar("_T")
+_FACTS = TypeAdapter(HostFacts)
 
 
 def to_json(facts: HostFacts) -> str:
     """The facts as JSON text; sets of numbers in the kernel's spelling ("0-3,8")."""
-    return json.dumps(_plain(facts), indent=2) + "\n"
+    return _FACTS.dump_json(facts, indent=2).decode() + "\n"
 
 
 def from_json(text: str) -> HostFacts:
-    """Facts back from `to_json`'s text.
+    """Facts back from `to_json`'s text; fields that this version does not know are left out.
 
     Raises:
-        ValueError: when the text is something else.
+        ValueError: when the text is something else; one line.
     """
-    data = json.loads(text)
-    if not isinstance(data, dict) or "gpus" not in data:
-        raise ValueError("not a file that `dsv4-pd plan` or `doctor` wrote")
-    return _typed(HostFacts, data)
+    try:
+        return _FACTS.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"no facts file ({f'{where}: ' if where else ''}{first['msg']})") from error
 
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, frozenset):
-        return format_cpu_list(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+def open_capture(folder: Path) -> Machine:
+    """The machine captured in a folder, read through once.
 
-
-def _typed(kind: type[_T], data: dict[str, Any]) -> _T:
-    hints = typing.get_type_hints(kind)
-    return kind(**{name: _value(hints[name], item) for name, item in data.items() if name in hints})
-
-
-def _value(hint: Any, item: Any) -> Any:
-    if item is None:
-        return None
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        return _value(next(arg for arg in inner if arg is not type(None)), item)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _typed(hint, item)
-    if origin is frozenset:
-        return cpu_list(item)
-    if origin is tuple:
-        kinds = [inner[0]] * len(item) if inner[-1] is Ellipsis else inner
-        return tuple(_value(kind, part) for kind, part in zip(kinds, item, strict=True))
-    return item
+    Raises:
+        ValueError: when the folder holds no capture; one line.
+    """
+    if not (folder / CAPTURE_FILE).is_file():
+        raise ValueError(f"no {CAPTURE_FILE} in {str(folder)!r}")
+    try:
+        machine = Replay(folder)
+        facts_of(machine)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"a damaged {CAPTURE_FILE} ({type(error).__name__}: {words})") from error
+    return machine
 
 
 def capture(machine: Machine, folder: Path) -> Path:
     """Write what the readers read from a machine, without serials, names or secrets; returns the file."""
     recorder = Recorder(machine)
-    facts_of(recorder)
+    recorder.numa(probe_node(facts_of(recorder)))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / CAPTURE_FILE
-    path.write_text(json.dumps(scrub(recorder.record), indent=1) + "\n", encoding="utf-8")
+    path.write_text(text_of(scrub(recorder.record)), encoding="utf-8")
     return path
+
+
+def save(machine: Machine, folder: Path) -> Path:
+    """Capture a machine: machine.json for `--replay`, facts.json for `plan --facts`; returns the first."""
+    path = capture(machine, folder)
+    (folder / "facts.json").write_text(to_json(facts_of(Replay(folder))), encoding="utf-8")
+    return path
+
+
+def text_of(record: dict[str, Any]) -> str:
+    """A capture's text."""
+    return json.dumps(record, indent=1) + "\n"
 
 
 # Only the lines that a reader parses are kept: a capture is meant to be shown to strangers.
@@ -101,10 +102,15 @@ def scrub(record: dict[str, Any]) -> dict[str, Any]:
         "folders": {path: _scrub_names(path, names, record["files"]) for path, names in record["folders"].items()},
     }
     text = _LONG_ID.sub("0" * 12, json.dumps({**kept, "bytes": {}}))
-    for number, uuid in enumerate(uuids):
-        text = text.replace(uuid, f"GPU-{number:08x}-0000-4000-8000-{number:012x}")
+    for uuid, invented in invented_uuids(uuids).items():
+        text = text.replace(uuid, invented)
     scrubbed: dict[str, Any] = json.loads(text) | {"bytes": kept["bytes"]}
     return scrubbed
+
+
+def invented_uuids(uuids: Iterable[str]) -> dict[str, str]:
+    """Real UUID -> the one that stands for it in everything that leaves the machine."""
+    return {uuid: f"GPU-{number:08x}-0000-4000-8000-{number:012x}" for number, uuid in enumerate(uuids)}
 
 
 def _scrub_names(path: str, names: list[str], files: dict[str, str]) -> list[str]:

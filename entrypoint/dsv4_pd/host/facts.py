@@ -6,6 +6,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from dsv4_pd.host.parse import cpu_list, format_cpu_list
+
+
+def _numbers(value: Any) -> Any:
+    return cpu_list(value) if isinstance(value, str) else value
+
+
+# In a facts file in the kernel's spelling: "0-3,8".
+Numbers = Annotated[frozenset[int], BeforeValidator(_numbers), PlainSerializer(format_cpu_list, when_used="json")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class NumaNode:
     """One NUMA node: its CPUs (before the cpuset) and its memory in bytes (0 for a node without any)."""
 
     id: int
-    cpus: frozenset[int]
+    cpus: Numbers
     memory_bytes: int
     distances: tuple[int, ...] = ()  # to each online node, in node order; 10 is itself
     free_bytes: int | None = None
@@ -112,10 +125,11 @@ class HostFacts:
 
     gpus: tuple[Gpu, ...]
     numa_nodes: tuple[NumaNode, ...]
-    allowed_cpus: frozenset[int]
+    allowed_cpus: Numbers
     driver_version: str | None = None
     gpu_error: str | None = None  # why no GPU could be read, in NVML's words
-    allowed_nodes: frozenset[int] | None = None  # memory nodes of the cpuset
+    devices_revoked: bool = False  # NVML's "unknown error": the container lost its devices
+    allowed_nodes: Numbers | None = None  # memory nodes of the cpuset
     cuda_version: tuple[int, int] | None = None  # newest CUDA that the driver serves
     peer_access: tuple[tuple[str, ...], ...] = ()  # row and column in gpus' order: "ok", "-" or the driver's reason
     bridges: tuple[PciBridge, ...] = ()

@@ -1,12 +1,13 @@
-"""The one door to the machine: files, links and NVML below a root, live or replayed from a capture.
+"""The one door to the machine: files, links, NVML and numactl below a root, live or replayed from a capture.
 
 A capture is a folder with `machine.json`: the text of every file that was read, the targets of the links, the
-folder listings, and NVML's answers. `Recorder` writes down what the readers ask, so that a capture holds exactly
-what a replay needs.
+folder listings, NVML's answers and the NUMA policy that numactl could set. `Recorder` writes down what the readers ask,
+so that a capture holds exactly what a replay needs.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -14,15 +15,22 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
+from dsv4_pd.host import numa
+
 CAPTURE_FILE = "machine.json"
 # NVML can hang for ever on a card that fell off the bus; in a process of its own it can't take us along, and its
 # library and device handles don't stay in the supervisor's parent.
 NVML_TIMEOUT_S = 60.0
 _MAX_BYTES = 1 << 20
+_UNRESTRICTED = numa.Permission("membind")  # what is assumed of a machine that nobody asked
 
 
 class Machine(Protocol):
     """What readers may ask."""
+
+    @property
+    def here(self) -> bool:
+        """Whether it is the machine that we run on: its ports can be tried, its folders measured."""
 
     def text(self, path: str) -> str | None:
         """Text of a small file, or None when it can't be read."""
@@ -39,6 +47,9 @@ class Machine(Protocol):
     def nvml(self) -> dict[str, Any]:
         """NVML's answers, see `host.nvml.query`."""
 
+    def numa(self, node: int) -> numa.Permission:
+        """The strongest NUMA policy that may be set, by a dry run on one node."""
+
     def clock(self) -> float:
         """The system clock, seconds since the epoch."""
 
@@ -48,6 +59,10 @@ class Live:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self.root = root
+
+    @property
+    def here(self) -> bool:
+        return self.root == Path("/")
 
     def _at(self, path: str) -> Path:
         return self.root / path.lstrip("/")
@@ -77,11 +92,14 @@ class Live:
         return "/" + str(found.relative_to(self.root.resolve())) if self.root != Path("/") else str(found)
 
     def nvml(self) -> dict[str, Any]:
-        if self.root != Path("/"):
+        if not self.here:
             return {"error": "NVML answers only for the machine itself", "gpus": []}
         if not any(Path(name).exists() for name in ("/dev/nvidiactl", "/dev/dxg")):
             return {"error": "no NVIDIA device file (/dev/nvidiactl)", "gpus": []}
         return _ask_nvml()
+
+    def numa(self, node: int) -> numa.Permission:
+        return numa.probe(node) if self.here else _UNRESTRICTED
 
     def clock(self) -> float:
         return time.time()
@@ -104,13 +122,17 @@ def _ask_nvml() -> dict[str, Any]:
 class Replay:
     """A machine read back from `machine.json`."""
 
-    def __init__(self, folder: Path) -> None:
-        record = json.loads((folder / CAPTURE_FILE).read_text(encoding="utf-8"))
+    here = False
+
+    def __init__(self, source: Path | dict[str, Any]) -> None:
+        """A folder that holds a capture, or a capture's values."""
+        record = source if isinstance(source, dict) else _load(source / CAPTURE_FILE)
         self._files: dict[str, str] = record.get("files", {})
         self._bytes: dict[str, str] = record.get("bytes", {})
         self._folders: dict[str, list[str]] = record.get("folders", {})
         self._links: dict[str, str] = record.get("links", {})
         self._nvml: dict[str, Any] = record["nvml"]
+        self._numa: dict[str, Any] | None = record.get("numa")
         self._clock: float = record.get("clock", 0.0)
 
     def text(self, path: str) -> str | None:
@@ -129,8 +151,18 @@ class Replay:
     def nvml(self) -> dict[str, Any]:
         return self._nvml
 
+    def numa(self, node: int) -> numa.Permission:
+        return numa.Permission(**self._numa) if self._numa else _UNRESTRICTED
+
     def clock(self) -> float:
         return self._clock
+
+
+def _load(file: Path) -> dict[str, Any]:
+    record = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(record, dict):
+        raise TypeError(f"a {type(record).__name__}, not an object")
+    return record
 
 
 class Recorder:
@@ -138,6 +170,7 @@ class Recorder:
 
     def __init__(self, inner: Machine) -> None:
         self._inner = inner
+        self.here = inner.here
         self.record: dict[str, Any] = {"files": {}, "bytes": {}, "folders": {}, "links": {}, "nvml": {}, "clock": 0.0}
 
     def _keep(self, kind: str, path: str, value: Any, stored: Any) -> Any:
@@ -168,6 +201,11 @@ class Recorder:
     def nvml(self) -> dict[str, Any]:
         self.record["nvml"] = self._inner.nvml()
         found: dict[str, Any] = self.record["nvml"]
+        return found
+
+    def numa(self, node: int) -> numa.Permission:
+        found = self._inner.numa(node)
+        self.record["numa"] = dataclasses.asdict(found)
         return found
 
     def clock(self) -> float:

@@ -22,6 +22,7 @@ class Permission:
 
     policy: Policy
     reason: str | None = None
+    installed: bool = True  # whether numactl is there to ask
 
 
 def _try(argv: Sequence[str]) -> str | None:
@@ -39,7 +40,7 @@ def probe(node: int, attempt: Callable[[Sequence[str]], str | None] = _try, numa
     """Dry-run the policies on one node that the cpuset allows."""
     program = numactl or shutil.which("numactl")
     if program is None:
-        return Permission("none", "numactl is not installed")
+        return Permission("none", "numactl is not installed", installed=False)
     first: str | None = None
     flags: tuple[tuple[Policy, str | None], ...] = (
         ("membind", f"--membind={node}"),

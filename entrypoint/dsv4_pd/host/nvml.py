@@ -93,7 +93,7 @@ def _peers(handles: list[Any]) -> list[list[str]]:
 
 
 def query() -> dict[str, Any]:
-    """Everything we ask NVML; `error` holds its words when it can't be asked at all."""
+    """Everything we ask NVML; `error` and `error_code` hold its answer when it can't be asked at all."""
     try:
         nv.nvmlInit()
         handles = [nv.nvmlDeviceGetHandleByIndex(i) for i in range(nv.nvmlDeviceGetCount())]
@@ -105,7 +105,7 @@ def query() -> dict[str, Any]:
             "peer_access": _peers(handles),
         }
     except nv.NVMLError as error:
-        return {"error": str(error), "gpus": []}
+        return {"error": str(error), "error_code": error.value, "gpus": []}
 
 
 if __name__ == "__main__":

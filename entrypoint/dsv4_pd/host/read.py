@@ -1,4 +1,4 @@
-"""Reads the machine once: `read_facts(root) -> HostFacts`. The root is `/`, a folder, or a capture."""
+"""Reads the machine once: `facts_of(machine) -> HostFacts`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from dsv4_pd.host.system import clock_skew, read_limits, read_software, read_uni
 
 _NODES = "/sys/devices/system/node"
 _PCI = "/sys/bus/pci/devices"
+_NVML_UNKNOWN = 999
 
 
 def read_facts(root: Path = Path("/")) -> HostFacts:
     """Everything that placement and checks may know about the machine below a root."""
     return facts_of(machine_at(root))
+
+
+def probe_node(facts: HostFacts) -> int:
+    """The NUMA node on which a memory policy is tried: the cpuset may exclude others."""
+    return min(facts.allowed_nodes or {0})
 
 
 def facts_of(machine: Machine) -> HostFacts:
@@ -34,6 +40,7 @@ def facts_of(machine: Machine) -> HostFacts:
         allowed_cpus=parse.status_list(status, "Cpus_allowed_list") or _all_cpus(nodes),
         driver_version=answers.get("driver_version"),
         gpu_error=answers.get("error") or (None if gpus else "the driver lists no GPU"),
+        devices_revoked=_revoked(answers),
         allowed_nodes=parse.status_list(status, "Mems_allowed_list"),
         cuda_version=None if version is None else (version // 1000, version % 1000 // 10),
         peer_access=_peer_access(answers),
@@ -48,6 +55,12 @@ def facts_of(machine: Machine) -> HostFacts:
         units=read_units(machine),
         clock_skew_s=clock_skew(machine),
     )
+
+
+def _revoked(answers: dict[str, Any]) -> bool:
+    """NVML_ERROR_UNKNOWN; captures of older versions hold only NVML's words for it."""
+    code = answers.get("error_code")
+    return code == _NVML_UNKNOWN if code is not None else "Unknown Error" in (answers.get("error") or "")
 
 
 def _numa_nodes(machine: Machine) -> tuple[NumaNode, ...]:

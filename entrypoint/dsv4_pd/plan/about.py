@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from typing import Any
 
 from dsv4_pd import __version__
 from dsv4_pd.host.facts import HostFacts
-from dsv4_pd.plan import memory_plan, model_files
-from dsv4_pd.plan.paths import Paths, venvs_dir
+from dsv4_pd.plan import memory_plan
+from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.settings.load import image_reference
+from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import SECRETS, Settings
 
 # Where an installation lies says nothing about what it does.
 _PLACES = frozenset({"run_dir", "state_dir", "cache_dir", "engine_python", "router_python", "host", "log_format"})
-_PACKAGES = ("sglang", "sglang_router", "nixl", "torch", "triton", "flashinfer_python", "smg")
 
 
-def about(settings: Settings, profile: Profile, facts: HostFacts, placement: Placement, paths: Paths) -> dict[str, Any]:
+def about(
+    settings: Settings, profile: Profile, facts: HostFacts, placement: Placement, around: Surroundings
+) -> dict[str, Any]:
     """Plain values for /status, receipts and benchmark files."""
     return {
-        "image": image_reference(),
+        "image": around.environ.get("DSV4_IMAGE") or None,  # as compose.yaml named it
         "container": facts.software.container,
-        "run_dir": str(paths.run),
-        "state_dir": str(paths.state),
-        "versions": {"dsv4-pd": __version__, **_versions(settings)},
+        "run_dir": str(around.paths.run),
+        "state_dir": str(around.paths.state),
+        "versions": {"dsv4-pd": __version__, **around.versions},
         "weights": {"name": settings.model, "revision": settings.model_revision},
         "settings_hash": settings_hash(settings),
         "machine": machine(facts),
-        "expected_kv_tokens": expected_kv_tokens(settings, profile, placement),
+        "expected_kv_tokens": expected_kv_tokens(settings, profile, placement, around.shape),
         "placement": {
             role.role: {
                 "gpus": [gpu.uuid for gpu in role.gpus],
@@ -59,7 +59,9 @@ def machine(facts: HostFacts) -> dict[str, Any]:
     }
 
 
-def expected_kv_tokens(settings: Settings, profile: Profile, placement: Placement) -> dict[str, int]:
+def expected_kv_tokens(
+    settings: Settings, profile: Profile, placement: Placement, shape: Shape | None
+) -> dict[str, int]:
     """Role -> tokens of KV that it should hold: what the profile pins, else the memory model's figure for its cards."""
     flags = {
         role.role: {**profile.engine.get("common", {}), **profile.engine.get(role.role, {})} for role in placement.roles
@@ -69,7 +71,6 @@ def expected_kv_tokens(settings: Settings, profile: Profile, placement: Placemen
     }
     if placement.device != "cuda":
         return pinned
-    shape = memory_plan.read_shape(model_files.find(settings.model, settings.model_revision, os.environ))
     modelled = memory_plan.estimates(settings, placement, shape) if shape else ()
     # The engine takes the smaller one: what is pinned bounds what the memory would hold.
     held: dict[str, int] = {c.load.role: min(c.tokens, pinned.get(c.load.role, c.tokens)) for c in modelled}
@@ -80,13 +81,3 @@ def settings_hash(settings: Settings) -> str:
     """Of everything that changes what is served; places and secrets are left out."""
     values = settings.model_dump(mode="json", exclude={*_PLACES, *SECRETS})
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _versions(settings: Settings) -> dict[str, str]:
-    """Read from the names of installed distributions: importing them would take seconds."""
-    found: dict[str, str] = {}
-    for environment in sorted(venvs_dir(settings.engine_python).glob("*/lib/python3.*/site-packages")):
-        for package in _PACKAGES:
-            for path in environment.glob(f"{package}-*.dist-info"):
-                found.setdefault(package, path.name.removesuffix(".dist-info").split("-", 1)[1])
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
@@ -54,6 +55,14 @@ def _existing(path: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
+
+
+def free_below(path: Path) -> int | None:
+    """Free bytes where a folder is, or would be made."""
+    try:
+        return shutil.disk_usage(_existing(path)).free
+    except OSError:
+        return None
 
 
 def make(paths: Paths) -> None:

@@ -1,36 +1,13 @@
-"""The memory model applied to a plan: one estimate a role, and what can't fit."""
+"""The memory model applied to a plan: one estimate a role, and what can't fit. Pure."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from dsv4_pd.errors import Problem
-from dsv4_pd.plan.memory_model import (
-    ENGINE_WINDOW_RATIO,
-    GIB,
-    Estimate,
-    Load,
-    Shape,
-    estimate,
-    needed_fraction,
-    shape_of,
-)
+from dsv4_pd.plan.memory_model import ENGINE_WINDOW_RATIO, GIB, Estimate, Load, Shape, estimate, needed_fraction
 from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.settings.schema import Settings
 
 _HIGHEST_FRACTION = 0.95
-
-
-def read_shape(folder: Path | None, total_bytes: int | None = None) -> Shape | None:
-    """The shape of the model in a folder; without one, that of DeepSeek-V4-Flash; None for another kind of model."""
-    if folder is None or not (folder / "config.json").is_file():
-        return Shape()
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except ValueError:
-        return Shape()
-    return shape_of(config, total_bytes)
 
 
 def load_of(settings: Settings, role: RolePlacement) -> Load:
@@ -56,11 +33,13 @@ def estimates(settings: Settings, placement: Placement, shape: Shape) -> tuple[E
     )
 
 
-def window_ratios(settings: Settings, placement: Placement, shape: Shape | None) -> dict[str, float]:
-    """Role -> the sliding-window ratio that the plan gives it; empty where the model is not known."""
-    if shape is None or placement.device != "cuda":
-        return {}
-    return {card.load.role: card.window_ratio for card in estimates(settings, placement, shape)}
+def window_ratio(settings: Settings, role: RolePlacement, shape: Shape | None) -> float | None:
+    """The sliding-window ratio that the plan gives a role on GPUs; None where the model is not known."""
+    if settings.swa_full_tokens_ratio is not None:
+        return settings.swa_full_tokens_ratio
+    if shape is None or not role.gpus:
+        return None
+    return estimate(shape, load_of(settings, role), min(gpu.memory_bytes for gpu in role.gpus)).window_ratio
 
 
 def misfits(settings: Settings, placement: Placement, shape: Shape) -> tuple[Problem, ...]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dsv4_pd.plan.memory_model import Shape, shape_of
+
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 _ALSO_NEEDED = ("config.json",)
@@ -48,6 +50,23 @@ def find(model: str, revision: str | None, environ: Mapping[str, str]) -> Path |
         commit = name
     snapshot = base / "snapshots" / commit
     return snapshot if snapshot.is_dir() else None
+
+
+def read_shape(model: Model) -> Shape | None:
+    """The shape of a model; of DeepSeek-V4-Flash where there is none to read; None for another kind of model."""
+    config = model.path / "config.json" if model.path else None
+    if config is None or not config.is_file():
+        return Shape()
+    try:
+        return shape_of(json.loads(config.read_text(encoding="utf-8")), model.total_bytes)
+    except (OSError, ValueError):
+        return Shape()
+
+
+def offline(environ: Mapping[str, str]) -> str | None:
+    """The switch that forbids a download, if one is set."""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    return next((name for name in names if environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")), None)
 
 
 def stamp(folder: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""Which role runs on which GPUs, CPUs and NUMA nodes: `plan(settings, profile, facts) -> Placement`, pure.
+"""Which role runs on which GPUs, CPUs and NUMA nodes: `place(settings, profile, facts) -> Placement`, pure.
 
 Explicit settings win and are checked. What is left open is chosen by topology: a tensor-parallel group crosses
 neither a socket nor a PCIe switch when it need not, because each all-reduce would.
@@ -6,15 +6,14 @@ neither a socket nor a PCIe switch when it need not, because each all-reduce wou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from dsv4_pd.errors import HardwareError, Problem
 from dsv4_pd.host.facts import Gpu, HostFacts
-from dsv4_pd.plan import profiles
 from dsv4_pd.plan.gpu_choice import choose_groups, eligible, named_gpus, unfit_reason
-from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.notices import Notice, NoticeKind
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.settings.schema import Settings
 
@@ -45,10 +44,10 @@ class Placement:
     device: Literal["cuda", "cpu"]
     roles: tuple[RolePlacement, ...]
     visible: tuple[Gpu, ...]  # what every child sees, in this order: prefill's GPUs, then decode's
-    warnings: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
 
-def choose_profile(settings: Settings, facts: HostFacts, known: Sequence[Profile] | None = None) -> str:
+def choose_profile(settings: Settings, facts: HostFacts, known: Mapping[str, Profile]) -> str:
     """The name of the profile; `auto` takes the largest pair that the GPUs carry, or `single` in that mode.
 
     Raises:
@@ -59,7 +58,7 @@ def choose_profile(settings: Settings, facts: HostFacts, known: Sequence[Profile
     _require_gpus(facts)
     if settings.mode == "single":
         return "single"
-    pairs = [(p.gpus, p) for p in known or _shipped() if p.gpus is not None and "prefill" in p.tensor_parallel]
+    pairs = [(p.gpus, p) for p in known.values() if p.gpus is not None and "prefill" in p.tensor_parallel]
     pairs.sort(key=lambda pair: -pair[0].count)
     wanted = len(settings.prefill_gpus) + len(settings.decode_gpus) if settings.prefill_gpus else 0
     for need, profile in pairs:
@@ -68,13 +67,7 @@ def choose_profile(settings: Settings, facts: HostFacts, known: Sequence[Profile
     raise HardwareError([_too_few(settings, pairs[-1][1], facts)])
 
 
-def _shipped() -> list[Profile]:
-    """The profiles that the distribution carries."""
-    folder = profiles_dir()
-    return [profiles.load(folder, name) for name in profiles.available(folder)]
-
-
-def plan(settings: Settings, profile: Profile, facts: HostFacts) -> Placement:
+def place(settings: Settings, profile: Profile, facts: HostFacts) -> Placement:
     """Roles to GPUs and NUMA nodes.
 
     Raises:
@@ -88,13 +81,13 @@ def plan(settings: Settings, profile: Profile, facts: HostFacts) -> Placement:
     _require_gpus(facts)
     groups = _groups(settings, profile, facts, roles)
     visible = tuple(gpu for group in groups for gpu in group)
-    placed, warnings, base = [], list(_group_warnings(settings, profile, facts, visible)), 0
+    placed, notices, base = [], _group_notices(settings, profile, facts, visible), 0
     for role, group in zip(roles, groups, strict=True):
-        binding, notes = _bind(settings, facts, role, group)
+        binding, more = _bind(settings, facts, role, group)
         placed.append(RolePlacement(role, group, len(group), base, *binding))
-        warnings += notes
+        notices += more
         base += len(group)
-    return Placement(profile.name, mode, "cuda", tuple(placed), visible, tuple(warnings))
+    return Placement(profile.name, mode, "cuda", tuple(placed), visible, tuple(notices))
 
 
 def _on_cpu(role: RoleName) -> RolePlacement:
@@ -163,28 +156,33 @@ def _too_few(settings: Settings, profile: Profile, facts: HostFacts) -> Problem:
     )
 
 
-def _group_warnings(settings: Settings, profile: Profile, facts: HostFacts, visible: tuple[Gpu, ...]) -> list[str]:
+def _group_notices(settings: Settings, profile: Profile, facts: HostFacts, visible: tuple[Gpu, ...]) -> list[Notice]:
     """Cards left aside, and cards that somebody else uses."""
     need = profile.gpus
     assert need is not None
-    warnings = [
-        f"GPU {gpu.index} ({gpu.name}) is left aside: {unfit_reason(settings, need, gpu) or 'not needed'}"
-        for gpu in facts.gpus
-        if gpu not in visible
-    ]
+    notices = []
+    for gpu in facts.gpus:
+        if gpu not in visible:
+            reason = unfit_reason(settings, need, gpu)
+            kind = NoticeKind.CARD_UNFIT if reason else NoticeKind.CARD_SPARE
+            text = f"GPU {gpu.index} ({gpu.name}) is left aside: {reason or 'not needed'}"
+            notices.append(Notice(kind, gpu.uuid, text))
     for gpu in visible:
         for process in gpu.processes:
             size = f" ({process.memory_bytes / 1e9:.1f} GB)" if process.memory_bytes else ""
-            warnings.append(f"GPU {gpu.index} is in use by {process.name or 'a process'} (pid {process.pid}){size}")
-    return warnings
+            text = f"GPU {gpu.index} is in use by {process.name or 'a process'} (pid {process.pid}){size}"
+            notices.append(Notice(NoticeKind.CARD_BUSY, gpu.uuid, text))
+    return notices
 
 
 _Binding = tuple[int | None, frozenset[int], tuple[int, ...], tuple[int, ...]]
 _UNBOUND: _Binding = (None, frozenset(), (), ())
 
 
-def _bind(settings: Settings, facts: HostFacts, role: RoleName, group: tuple[Gpu, ...]) -> tuple[_Binding, list[str]]:
-    """Nodes of a role's GPUs, narrowed to what the cpuset allows; notes say what could not be had."""
+def _bind(
+    settings: Settings, facts: HostFacts, role: RoleName, group: tuple[Gpu, ...]
+) -> tuple[_Binding, list[Notice]]:
+    """Nodes of a role's GPUs, narrowed to what the cpuset allows; notices say what could not be had."""
     nodes = sorted({gpu.numa_node for gpu in group if gpu.numa_node is not None})
     if settings.numa == "off":
         return _UNBOUND, []
@@ -194,21 +192,29 @@ def _bind(settings: Settings, facts: HostFacts, role: RoleName, group: tuple[Gpu
     usable = [n for n in nodes if n in known and known[n].cpus & facts.allowed_cpus]
     if not usable:
         return _unbound(settings, role, f"the cpuset allows no CPU of NUMA node {_listed(nodes)}")
-    notes = [
-        f"{role}: the cpuset allows no CPU of NUMA node {n}, binding to {_listed(usable)}"
+    notices = _narrowed(role, group, nodes, usable)
+    cpus = frozenset().union(*(known[n].cpus for n in usable)) & facts.allowed_cpus
+    memory, elsewhere = _memory_nodes(facts, role, usable)
+    single = usable[0] if len(usable) == 1 and memory == (usable[0],) else None
+    return (single, cpus, tuple(usable), memory), notices + elsewhere
+
+
+def _narrowed(role: RoleName, group: tuple[Gpu, ...], nodes: list[int], usable: list[int]) -> list[Notice]:
+    """What a role's binding lacks: nodes of its GPUs, or one socket for all of them."""
+    allowed = f"binding to {_listed(usable)}"
+    notices = [
+        Notice(NoticeKind.NODE_EXCLUDED, role, f"{role}: the cpuset allows no CPU of NUMA node {n}, {allowed}")
         for n in nodes
         if n not in usable
     ]
-    sockets = {gpu.socket for gpu in group}
-    if len(sockets) > 1:
-        notes.append(f"{role}: its GPUs sit on {len(sockets)} sockets, so every all-reduce crosses them")
-    cpus = frozenset().union(*(known[n].cpus for n in usable)) & facts.allowed_cpus
-    memory, memory_notes = _memory_nodes(facts, role, usable)
-    single = usable[0] if len(usable) == 1 and memory == (usable[0],) else None
-    return (single, cpus, tuple(usable), memory), notes + memory_notes
+    sockets = len({gpu.socket for gpu in group})
+    if sockets > 1:
+        text = f"{role}: its GPUs sit on {sockets} sockets, so every all-reduce crosses them"
+        notices.append(Notice(NoticeKind.SOCKETS_CROSSED, role, text))
+    return notices
 
 
-def _unbound(settings: Settings, role: RoleName, reason: str) -> tuple[_Binding, list[str]]:
+def _unbound(settings: Settings, role: RoleName, reason: str) -> tuple[_Binding, list[Notice]]:
     if settings.numa == "strict":
         raise HardwareError(
             [
@@ -220,10 +226,10 @@ def _unbound(settings: Settings, role: RoleName, reason: str) -> tuple[_Binding,
                 )
             ]
         )
-    return _UNBOUND, [f"{role} is not bound to a NUMA node: {reason}"]
+    return _UNBOUND, [Notice(NoticeKind.UNBOUND, role, f"{role} is not bound to a NUMA node: {reason}")]
 
 
-def _memory_nodes(facts: HostFacts, role: RoleName, nodes: list[int]) -> tuple[tuple[int, ...], list[str]]:
+def _memory_nodes(facts: HostFacts, role: RoleName, nodes: list[int]) -> tuple[tuple[int, ...], list[Notice]]:
     """The nodes themselves where they have memory that we may use, else the nearest that has."""
     allowed = facts.allowed_nodes
     having = {n.id for n in facts.numa_nodes if n.memory_bytes and (allowed is None or n.id in allowed)}
@@ -234,7 +240,8 @@ def _memory_nodes(facts: HostFacts, role: RoleName, nodes: list[int]) -> tuple[t
     order = [n.id for n in facts.numa_nodes]
     far = {n: node.distances[order.index(n)] if len(node.distances) == len(order) else 20 for n in having}
     nearest = min(having, key=lambda n: (far[n], n))
-    return (nearest,), [f"{role}: NUMA node {_listed(nodes)} has no memory to give, taking it from node {nearest}"]
+    text = f"{role}: NUMA node {_listed(nodes)} has no memory to give, taking it from node {nearest}"
+    return (nearest,), [Notice(NoticeKind.MEMORY_ELSEWHERE, role, text)]
 
 
 def _listed(numbers: Sequence[int]) -> str:

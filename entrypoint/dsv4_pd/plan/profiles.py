@@ -42,18 +42,22 @@ def available(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
-def load(folder: Path, name: str) -> Profile:
-    """Read one profile.
+def read_all(folder: Path) -> dict[str, Profile]:
+    """Every profile of a folder by name, sorted."""
+    return {name: parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8")) for name in available(folder)}
+
+
+def pick(known: Mapping[str, Profile], name: str) -> Profile:
+    """One of the profiles that were read.
 
     Raises:
         SettingsError: when no such profile exists; names the closest.
     """
-    known = available(folder)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         remedy = f"did you mean {close[0]}?" if close else "unset it to choose by the GPUs found"
         raise SettingsError([Problem("DSV4_PROFILE", repr(name), f"auto or one of {', '.join(known)}", remedy)])
-    return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
+    return known[name]
 
 
 def parse(name: str, text: str) -> Profile:

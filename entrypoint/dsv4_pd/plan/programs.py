@@ -9,21 +9,24 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from dsv4_pd.host import numa
+from dsv4_pd.plan.memory_model import Shape
+from dsv4_pd.plan.memory_plan import window_ratio
 from dsv4_pd.plan.paths import Paths, venvs_dir
 from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.plan.router_args import LOOPBACK, router_argv
+from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
 
-NumaPolicy = Literal["membind", "preferred", "cpu", "none"]
+# Stands in a plan for a secret that is drawn when the files are written, anew for each run.
+PER_RUN = "<per run>"
 _LAUNCH = str(Path(__file__).parents[1] / "run" / "supervision" / "launch.py")
 
 
@@ -44,6 +47,11 @@ class ConfigFile:
     text: str
     mode: int = 0o600
 
+    @property
+    def drawn(self) -> bool:
+        """Whether the text is a secret of one run, which no plan knows."""
+        return self.text == PER_RUN
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -62,17 +70,6 @@ class Program:
     stop_wait_s: int = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What planning needs from outside the settings: folders, NUMA permission, the operator's own variables."""
-
-    paths: Paths
-    numa_policy: NumaPolicy
-    environ: Mapping[str, str]
-    share: Path
-    window_ratios: Mapping[str, float] = field(default_factory=dict)  # role -> --swa-full-tokens-ratio
-
-
 def programs(settings: Settings, profile: Profile, placement: Placement, around: Surroundings) -> tuple[Program, ...]:
     """Every program of the appliance, in start order."""
     servers = tuple(_server(settings, profile, placement, role, around) for role in placement.roles)
@@ -84,15 +81,15 @@ def server_flags(
     profile: Profile,
     placement: Placement,
     role: RolePlacement,
-    policy: NumaPolicy = "none",
-    window_ratios: Mapping[str, float] = MappingProxyType({}),
+    policy: numa.Policy = "none",
+    shape: Shape | None = None,
 ) -> dict[str, Any]:
     """The flags of one SGLang server as its `--config` file spells them."""
     flags = _common_flags(settings) | _role_flags(settings, role.role)
     if placement.device == "cuda":
         flags |= _gpu_flags(settings, placement, role, policy)
-        if role.role in window_ratios:
-            flags["swa-full-tokens-ratio"] = window_ratios[role.role]
+        if ratio := window_ratio(settings, role, shape):
+            flags["swa-full-tokens-ratio"] = ratio
     return flags | dict(profile.engine.get("common", {})) | dict(profile.engine.get(role.role, {}))
 
 
@@ -143,7 +140,7 @@ def _role_flags(settings: Settings, role: str) -> dict[str, Any]:
     }
 
 
-def _gpu_flags(settings: Settings, placement: Placement, role: RolePlacement, policy: NumaPolicy) -> dict[str, Any]:
+def _gpu_flags(settings: Settings, placement: Placement, role: RolePlacement, policy: numa.Policy) -> dict[str, Any]:
     prefill = role.role == "prefill"
     flags: dict[str, Any] = {
         "tp-size": role.tensor_parallel,
@@ -209,7 +206,7 @@ def _no_proxy(environ: Mapping[str, str]) -> str:
 def _server(
     settings: Settings, profile: Profile, placement: Placement, role: RolePlacement, around: Surroundings
 ) -> Program:
-    flags = server_flags(settings, profile, placement, role, around.numa_policy, around.window_ratios)
+    flags = server_flags(settings, profile, placement, role, around.numa_policy, around.shape)
     config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
     key = _key_files(settings, around.paths, role.role)
     extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args
@@ -248,7 +245,7 @@ def _key_option(files: tuple[ConfigFile, ...]) -> tuple[str, ...]:
     return ("--api-key-file", str(files[0].path)) if files else ()
 
 
-def _numactl(role: RolePlacement, policy: NumaPolicy) -> tuple[str, ...]:
+def _numactl(role: RolePlacement, policy: numa.Policy) -> tuple[str, ...]:
     """Bind the HTTP process as well; the engine binds only its schedulers, each to its own card's node."""
     return numa.arguments(role.numa_nodes, role.memory_nodes, policy)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dsv4_pd.errors import ApplianceError, Problem, SettingsError, TemporaryError
-from dsv4_pd.plan.model_files import find, hub_cache, inspect
+from dsv4_pd.plan.folders import free_below
+from dsv4_pd.plan.model_files import find, hub_cache, inspect, offline
 
 # What a server reads; a repository may hold other formats of the same weights beside it.
 PATTERNS = ("*.json", "*.safetensors", "tokenizer*", "*.txt", "*.jinja", "*.py", "encoding/*")
@@ -30,12 +31,6 @@ class Wanted:
     commit: str
     files: tuple[tuple[str, int], ...]  # name and size
     missing_bytes: int
-
-
-def offline(environ: Mapping[str, str]) -> str | None:
-    """The switch that forbids a download, if one is set."""
-    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    return next((name for name in names if environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")), None)
 
 
 def look_up(api: Any, model: str, revision: str | None, cache: Path) -> Wanted:
@@ -108,7 +103,7 @@ def fetch(model: str, revision: str | None, environ: Mapping[str, str], say: Cal
 
     try:
         wanted = look_up(huggingface_hub.HfApi(), model, revision, cache)
-        require_space(wanted, cache, _free(cache))
+        require_space(wanted, cache, free_below(cache))
         total = sum(size for _, size in wanted.files)
         say(f"{model} at {wanted.commit}: {wanted.missing_bytes / 1e9:.1f} GB of {total / 1e9:.1f} GB to fetch")
         # By the operator's own name for the revision: the cache then finds it by that name without the Hub.
@@ -120,12 +115,6 @@ def fetch(model: str, revision: str | None, environ: Mapping[str, str], say: Cal
         remedy = "check the network and proxies and run it again: it goes on where it stopped"
         raise TemporaryError([Problem("the Hub", words, "an answer", remedy)]) from error
     return verify(Path(done))
-
-
-def _free(folder: Path) -> int | None:
-    from dsv4_pd.doctor.gather import free_below
-
-    return free_below(folder)
 
 
 def _network_errors() -> tuple[type[BaseException], ...]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 
 from dsv4_pd.doctor import preflight
 from dsv4_pd.errors import ApplianceError
-from dsv4_pd.plan import boot, folders
-from dsv4_pd.plan.boot import Plan
+from dsv4_pd.host.machine import Live
+from dsv4_pd.plan import folders
 from dsv4_pd.plan.paths import share_dir
-from dsv4_pd.run import prebuilt
+from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.survey import survey
+from dsv4_pd.run import files, prebuilt
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.console.choose import choose
 from dsv4_pd.run.supervision import sweep
@@ -24,15 +26,17 @@ _ASK_AGAIN_S = 2.0
 _STOP_MARGIN_S = 20.0  # beyond the drain: the router's exit, hard ends, the sweep
 
 
-def run() -> int:
-    """Boot, serve until the end, and return the exit code."""
-    plan = boot.make_plan(numa_policy=preflight.numa_policy())
+def run(environ: Mapping[str, str]) -> int:
+    """Boot with the settings of an environment, serve until the end, and return the exit code."""
+    situation = survey(environ, Live())
+    plan = situation.planned()
     folders.make(plan.paths)
     with folders.lock(plan.paths):
-        sweep.kill(plan.paths.run)  # orphans of a run that was killed
-        preflight.refuse(plan)
-        boot.clean(plan.paths)
-        boot.write(plan.files)
+        if sweep.kill(plan.paths.run):  # orphans of a run that was killed held ports and cards
+            situation = survey(environ, Live())
+        plan = preflight.refuse(situation)
+        files.clean(plan.paths)
+        files.write(plan.files)
         if plan.placement.device == "cuda":
             prebuilt.seed(share_dir() / "caches" / "triton", plan.paths.cache / "triton")  # the engine's own folder
         with choose(plan) as console:
@@ -45,7 +49,7 @@ class Foreground:
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan = plan
         self._console = console
-        self._daemon = Supervisord(plan.paths, os.environ)
+        self._daemon = Supervisord(plan.paths, plan.environ)
         self._signals = 0
         self._ask_again = 0.0
         self._deadline = float("inf")
@@ -123,6 +127,6 @@ class Foreground:
         self._console.tick()
         self._daemon.end_hard()
         self._helpers.shutdown()  # its processes carry the run's mark and are gone by now
-        boot.clean(self._plan.paths)
+        files.clean(self._plan.paths)
         self._console.verdict(verdict)
         return verdict.code

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
-
-from dsv4_pd.settings import flags
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -81,10 +80,23 @@ def not_a_flag(value: Any) -> Any:
     return value
 
 
+def shell_words(value: str) -> str:
+    """Text that a shell would split into words.
+
+    Raises:
+        ValueError: for an open quote.
+    """
+    try:
+        shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"shell words ({error})") from error
+    return value
+
+
 def is_duration(item: object) -> bool:
     return isinstance(item, BeforeValidator) and item.func is parse_duration
 
 
 Name = Annotated[str, AfterValidator(one_line), AfterValidator(not_a_flag)]
-EngineArgs = Annotated[str, AfterValidator(one_line), AfterValidator(flags.check_engine_args)]
-RouterArgs = Annotated[str, AfterValidator(one_line), AfterValidator(flags.check_router_args)]
+# Which flags are allowed is the plan's question: see plan/owned_flags.py.
+ExtraArgs = Annotated[str, AfterValidator(one_line), AfterValidator(shell_words)]

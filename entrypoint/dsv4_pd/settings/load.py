@@ -1,9 +1,8 @@
-"""Read the settings: the process environment and secret files, every problem reported at once."""
+"""Read the settings: the given environment and secret files, every problem reported at once."""
 
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,17 @@ from dsv4_pd.settings.fields import bare
 from dsv4_pd.settings.schema import FOREIGN, PREFIX, SECRETS, Settings, env_name, names
 
 
-def load() -> Settings:
-    """Read the process environment.
+def load(environ: Mapping[str, str]) -> Settings:
+    """The settings of an environment; names in any case, blank means unset.
 
     Raises:
         SettingsError: with every problem at once: unknown names, bad values, clashes.
     """
-    secrets, problems = _read_secret_files(os.environ)
-    problems += [_unknown(name) for name in sorted(os.environ) if _is_unknown(name)]
-    problems += _port_clashes(os.environ)
+    secrets, problems = _read_secret_files(environ)
+    problems += [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
+    problems += _port_clashes(environ)
     try:
-        settings = Settings(**secrets)
+        settings = Settings(**(_values(environ) | secrets))
     except ValidationError as error:
         problems += [_problem(item) for item in error.errors()]
     if problems:
@@ -33,9 +32,10 @@ def load() -> Settings:
     return settings
 
 
-def image_reference() -> str | None:
-    """The image that compose.yaml started, as it was named there; None outside a container."""
-    return os.environ.get("DSV4_IMAGE") or None
+def _values(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Field -> text of its variable; an exact name wins over one in another case."""
+    by_name = {name.upper(): value for name, value in sorted(environ.items(), reverse=True) if value}
+    return {field: by_name[env_name(field)] for field in Settings.model_fields if env_name(field) in by_name}
 
 
 def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:

@@ -12,18 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from dsv4_pd.settings.fields import (
     Count,
     Duration,
-    EngineArgs,
+    ExtraArgs,
     Fraction,
     GpuList,
     Name,
     Port,
-    RouterArgs,
     Word,
     bare,
     is_duration,
@@ -41,17 +39,13 @@ def _venv(name: str) -> Path:
     return Path(sys.prefix).parent / name / "bin" / "python"
 
 
-class Settings(BaseSettings):
-    """All settings with their defaults; the field descriptions are the text of docs/env.md."""
+class Settings(BaseModel):
+    """All settings with their defaults; the field descriptions are the text of docs/env.md.
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_ignore_empty=True,
-        frozen=True,
-        extra="forbid",
-        enable_decoding=False,
-        validate_default=False,
-    )
+    Reads nothing by itself: `settings.load` takes the values from the environment that it is given.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # what
     mode: Annotated[Literal["pd", "single"], Word] = Field(
@@ -126,9 +120,9 @@ class Settings(BaseSettings):
         "auto", description="`auto`: stay up, unhealthy, after repeated failed starts; `off`: always exit."
     )
     # escape
-    prefill_extra_args: EngineArgs = Field("", description="More flags for prefill's server, as shell words.")
-    decode_extra_args: EngineArgs = Field("", description="More flags for decode's server.")
-    router_extra_args: RouterArgs = Field("", description="More flags for the router.")
+    prefill_extra_args: ExtraArgs = Field("", description="More flags for prefill's server, as shell words.")
+    decode_extra_args: ExtraArgs = Field("", description="More flags for decode's server.")
+    router_extra_args: ExtraArgs = Field("", description="More flags for the router.")
     # logs
     log_format: Annotated[Literal["auto", "text", "json"], Word] = Field(
         "auto", description="`auto`: text on a terminal, JSON lines elsewhere."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, ok, warn
+from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:

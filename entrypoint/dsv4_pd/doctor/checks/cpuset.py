@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, ok, warn
+from dsv4_pd.plan.situation import Situation
 
 # Per rank: a scheduler and its transfer threads; per server: HTTP, tokenizer, detokenizer; then router and guard.
 _PER_RANK, _PER_SERVER, _SHARED = 2, 3, 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Disk, Finding, Situation, fail, gib, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, warn
+from dsv4_pd.plan.situation import Situation
+from dsv4_pd.plan.surroundings import Disk
 
 GIB = 1 << 30
 _CHECKPOINT = 162 * 10**9  # 159.5 GB by the memory model, and room for what is in flight

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, ok, warn
+from dsv4_pd.plan.situation import Situation
 
 _DOCKER = 25  # HEALTHCHECK --start-interval
 _TOOLKIT = (1, 17)  # CDI by default, and the fix for GPUs lost after a daemon-reload

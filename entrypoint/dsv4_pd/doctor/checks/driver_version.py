@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok
+from dsv4_pd.doctor.base import Check, Finding, fail, ok
+from dsv4_pd.plan.situation import Situation
 
 # CUDA 13.0 needs an R580 driver; with an older one every CUDA call fails (CUDA toolkit release notes, table 3).
 CUDA = (13, 0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok
+from dsv4_pd.doctor.base import Check, Finding, fail, ok
 from dsv4_pd.errors import SettingsError
+from dsv4_pd.plan.situation import Situation
 
 _NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 

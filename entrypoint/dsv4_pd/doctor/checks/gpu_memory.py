@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, gib, ok
+from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok
 from dsv4_pd.plan.gpu_choice import minimum_gb
+from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:

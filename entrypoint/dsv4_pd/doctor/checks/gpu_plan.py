@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, numbered, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, numbered, ok, warn
 from dsv4_pd.host.facts import Gpu
 from dsv4_pd.plan.gpu_choice import unfit_reason
+from dsv4_pd.plan.notices import NoticeKind
+from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
@@ -18,7 +20,7 @@ def _run(s: Situation) -> Finding:
     read = f"profile {s.placement.profile}: {'; '.join(parts)}"
     idle = _idle(s)
     if idle:
-        aside = "; ".join(text for text in s.placement.warnings if "left aside" in text and "not needed" not in text)
+        aside = "; ".join(notice.text for notice in s.notices if notice.kind is NoticeKind.CARD_UNFIT)
         return warn(
             f"{read}; {numbered(idle)} fit but stay idle{f' ({aside})' if aside else ''}",
             "mend the cards that are left aside, or name others in DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS",

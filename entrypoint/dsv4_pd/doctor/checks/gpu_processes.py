@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, gib, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, warn
 from dsv4_pd.errors import TemporaryError
+from dsv4_pd.plan.situation import Situation
 
 # A desktop or a monitoring tool may hold that much: KV space for it is lost, but the engine's own test of balance
 # between the ranks (a tenth of the card) still passes.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok
+from dsv4_pd.doctor.base import Check, Finding, fail, ok
+from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
     if s.facts.gpus:
         return ok(f"{len(s.facts.gpus)} GPUs listed by driver {s.facts.driver_version}")
     words = s.facts.gpu_error or "none listed"
-    if "Unknown Error" in words:
+    if s.facts.devices_revoked:
         return fail(
             f"NVML: {words}: the container lost its GPUs (systemctl daemon-reload on the host does that)",
             "re-create the container: docker compose up -d --force-recreate",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, gib, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, warn
+from dsv4_pd.plan.situation import Situation
 
 GIB = 1 << 30
 # Per rank about 6 GiB of process memory (CUDA, NCCL, torch, pinned buffers); shards are read through the page cache,

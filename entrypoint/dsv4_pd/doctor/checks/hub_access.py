@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, ok, warn
 from dsv4_pd.errors import SettingsError
-
-_OFF = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+from dsv4_pd.plan.model_files import offline
+from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
-    offline = next((name for name in _OFF if s.env(name).upper() in ("1", "ON", "YES", "TRUE")), None)
+    switch = offline(s.around.environ)
     if s.around.model.path is not None:
-        return ok(f"not needed, the model is here{f' ({offline} is set)' if offline else ''}")
-    if offline:
+        return ok(f"not needed, the model is here{f' ({switch} is set)' if switch else ''}")
+    if switch:
         return fail(
-            f"{offline} is set and {s.settings.model} is not on this machine",
-            f"unset {offline} and run `dsv4-pd download`, or set DSV4_MODEL to a folder that has it",
+            f"{switch} is set and {s.settings.model} is not on this machine",
+            f"unset {switch} and run `dsv4-pd download`, or set DSV4_MODEL to a folder that has it",
         )
     if not s.settings.model_revision:
         return warn(

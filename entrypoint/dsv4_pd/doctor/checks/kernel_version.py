@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, ok, warn
+from dsv4_pd.plan.situation import Situation
 
 # Blackwell workstation cards run on the open kernel modules; distributions ship them tested from 5.15 (Ubuntu 22.04).
 _OLDEST = (5, 15)

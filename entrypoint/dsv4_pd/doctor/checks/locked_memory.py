@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, gib, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, gib, ok, warn
+from dsv4_pd.plan.situation import Situation
 
 _WISH = 8 << 30
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok
+from dsv4_pd.doctor.base import Check, Finding, fail, ok, skip
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan.memory_plan import estimates, misfits, read_shape, table
+from dsv4_pd.plan.memory_plan import estimates, misfits, table
+from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
-    shape = read_shape(s.around.model.path, s.around.model.total_bytes)
+    shape = s.around.shape
     if s.placement is None or not s.placement.visible:
-        return ok("no plan")
+        return skip("there is no plan")
     if shape is None:
         return ok("the model is not a DeepSeek-V4: no prediction")
     problems = misfits(s.settings, s.placement, shape)
     if problems:
         first = problems[0]
-        return fail(f"{first.subject}: {first.found}, not {first.expected}", first.remedy)
+        return fail(f"{first.found}, not {first.expected}", first.remedy, first.subject)
     return ok("; ".join(table(estimates(s.settings, s.placement, shape), s.settings.context_length)))
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, ok, skip, warn
+from dsv4_pd.plan.notices import NUMA_KINDS
+from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
     if s.placement is None:
-        return ok("no plan")
+        return skip("there is no plan")
     if s.settings.numa == "off":
         return ok("off by DSV4_NUMA")
     empty = [str(node.id) for node in s.facts.numa_nodes if not node.memory_bytes]
-    sockets = [r.role for r in s.placement.roles if len({gpu.socket for gpu in r.gpus}) > 1]
-    notes = [text for text in s.placement.warnings if "NUMA" in text or "sockets" in text]
-    if sockets or notes or empty:
-        read = "; ".join(notes) or f"node {', '.join(empty)} has no memory"
+    notices = [notice.text for notice in s.notices if notice.kind in NUMA_KINDS]
+    if notices or empty:
+        read = "; ".join(notices) or f"node {', '.join(empty)} has no memory"
         return warn(
             read,
             "fill the memory slots of every node, set the firmware's PCIe NUMA options (Preferred I/O, "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, ok, warn
 from dsv4_pd.errors import SettingsError
+from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
@@ -12,7 +13,7 @@ def _run(s: Situation) -> Finding:
         return ok("off by DSV4_NUMA" if s.settings.numa == "off" else "numactl --membind works")
     read = f"the strongest that works is {permission.policy} ({permission.reason})"
     remedy = "start the container with --cap-add SYS_NICE (compose: cap_add: [SYS_NICE])"
-    if "not installed" in (permission.reason or ""):
+    if not permission.installed:
         remedy = "sudo apt install numactl"
     if s.settings.numa == "strict":
         return fail(f"{read}, and DSV4_NUMA is strict", remedy)

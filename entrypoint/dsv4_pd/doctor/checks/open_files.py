@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, ok, warn
+from dsv4_pd.plan.situation import Situation
 
 # The engine raises its own soft limit to 65,535 where the hard limit allows.
 _NEED, _WISH, _ABSURD = 4096, 65_535, 1 << 27

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, ok, warn
 from dsv4_pd.host.facts import Gpu
+from dsv4_pd.plan.situation import Situation
 
 
 def _short(gpu: Gpu) -> str | None:

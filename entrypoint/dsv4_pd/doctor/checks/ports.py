@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok
+from dsv4_pd.doctor.base import Check, Finding, fail, ok
 from dsv4_pd.errors import TemporaryError
+from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
-    if not s.around.busy_ports:
+    if not s.busy_ports:
         return ok("all free")
     if s.around.running:
-        return ok(f"{len(s.around.busy_ports)} in use by the running appliance")
-    read = "; ".join(f"{port.setting}: {port.host}:{port.number} {why}" for port, why in s.around.busy_ports)
-    first = s.around.busy_ports[0][0]
-    return fail(read, f"stop what listens there (ss -ltnp 'sport = :{first.number}'), or set {first.setting}")
+        return ok(f"{len(s.busy_ports)} in use by the running appliance")
+    (first, why), *others = s.busy_ports
+    more = "".join(f"; {port.setting}: {port.host}:{port.number} {reason}" for port, reason in others)
+    remedy = f"stop what listens there (ss -ltnp 'sport = :{first.number}'), or set {first.setting}"
+    return fail(f"{first.host}:{first.number} {why}{more}", remedy, first.setting)
 
 
 CHECK = Check(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, ok, warn
+from dsv4_pd.plan.situation import Situation
 
 _PROXIES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, gib, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, warn
+from dsv4_pd.plan.situation import Situation
 
 GIB = 1 << 30
 _NEED, _WISH = 1 * GIB, 8 * GIB

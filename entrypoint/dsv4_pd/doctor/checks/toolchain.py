@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok
-
-PROGRAMS = ("gcc", "ninja", "nvcc")
+from dsv4_pd.doctor.base import Check, Finding, fail, ok
+from dsv4_pd.plan.situation import Situation
+from dsv4_pd.plan.surroundings import TOOLS
 
 
 def _run(s: Situation) -> Finding:
-    missing = [name for name in PROGRAMS if s.around.tools.get(name) is False]
+    missing = [name for name in TOOLS if s.around.tools.get(name) is False]
     if missing:
         return fail(
             f"not on the path: {', '.join(missing)}",
             "use the image, or install gcc, ninja-build and the CUDA 13 toolkit and put nvcc on the PATH",
         )
-    return ok(", ".join(PROGRAMS))
+    return ok(", ".join(TOOLS))
 
 
 CHECK = Check(

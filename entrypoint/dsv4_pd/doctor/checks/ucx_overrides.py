@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, Situation, fail, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, ok, warn
 from dsv4_pd.errors import SettingsError
+from dsv4_pd.plan.situation import Situation
 
 _ALL = {"all", "cuda"}
 _LOCAL = {"sm", "shm", "posix", "sysv", "cma", "xpmem", "tcp", "all"}

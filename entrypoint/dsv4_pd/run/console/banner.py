@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsv4_pd import __version__
-from dsv4_pd.plan.boot import Plan
 from dsv4_pd.plan.placement import RolePlacement
+from dsv4_pd.plan.plan import Plan
 
 _RULE = "─" * 78
 

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import IO, Any, Self
 
-from dsv4_pd.plan.boot import Plan
+from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.banner import banner
 from dsv4_pd.run.console.noise import level, plain, worth_showing
 from dsv4_pd.run.follow import Follower

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from dsv4_pd.plan.boot import Plan
+from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.base import Console, JsonConsole, TextConsole
 
 

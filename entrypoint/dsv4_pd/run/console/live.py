@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dsv4_pd.plan.boot import Plan
+from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.states import SERVING
 from dsv4_pd.run.supervision.daemon import Verdict

@@ -1,0 +1,220 @@
+"""A situation's plan as text and as JSON values: exactly what `serve` would start, secrets masked. Pure.
+
+A secret is shown as `<secret>`, a value that each start draws for itself as `<per run>` (that is how it stands in the
+plan); everything else is byte for byte what supervisord gets.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from dsv4_pd.host import capture
+from dsv4_pd.host.parse import format_cpu_list
+from dsv4_pd.plan import memory_plan
+from dsv4_pd.plan.memory_model import Estimate
+from dsv4_pd.plan.placement import Placement, RolePlacement
+from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.programs import Program
+from dsv4_pd.plan.situation import Situation
+from dsv4_pd.settings.redact import MASK, Redactor
+from dsv4_pd.settings.schema import SECRETS, env_name
+from dsv4_pd.settings.secret_names import is_secret, secrets_of
+
+SECRET = "<secret>"  # noqa: S105
+_GUESSED_MIN = 8  # characters of a value that only its variable's name makes a secret; shorter ones are words
+
+
+class Mask:
+    """Replaces what must not be shown in texts of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        key = plan.settings.api_key
+        guessed = [value for value in secrets_of(plan.environ, ()) if len(value) >= _GUESSED_MIN]
+        self._redactor = Redactor([*([key.get_secret_value()] if key else []), *guessed])
+
+    def text(self, text: str) -> str:
+        """Any text, line breaks kept."""
+        return "".join(self._line(line) for line in text.splitlines(keepends=True))
+
+    def _line(self, line: str) -> str:
+        shown = self._redactor.line(line)
+        return line if shown == line else shown.replace(MASK, SECRET)
+
+    def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Environment variables; one that is named like a secret is one."""
+        return {k: SECRET if is_secret(k) and v else self.text(v) for k, v in variables.items()}
+
+
+def as_dict(situation: Situation) -> dict[str, Any]:
+    """The plan as JSON values.
+
+    Raises:
+        ApplianceError: why there is no plan.
+    """
+    plan = situation.planned()
+    mask = Mask(plan)
+    return {
+        "profile": plan.profile.name,
+        "settings": _settings(plan),
+        "facts": json.loads(capture.to_json(situation.facts)),
+        "placement": _placement(plan.placement),
+        "numa_policy": situation.around.numa.policy,
+        "memory": [_memory(card) for card in _estimates(situation)],
+        "environment": mask.variables(plan.environ),
+        "programs": [_program(program, mask) for program in plan.programs],
+        "files": {str(file.path): mask.text(file.text) for file in plan.files},
+    }
+
+
+def _settings(plan: Plan) -> dict[str, Any]:
+    shown = plan.settings.model_dump(mode="json")
+    return {env_name(k): (SECRET if k in SECRETS and v else v) for k, v in shown.items()}
+
+
+def _placement(placement: Placement) -> dict[str, Any]:
+    return {
+        "mode": placement.mode,
+        "device": placement.device,
+        "roles": [_role(role) for role in placement.roles],
+        "notices": [
+            {"kind": notice.kind.name.lower(), "subject": notice.subject, "text": notice.text}
+            for notice in placement.notices
+        ],
+    }
+
+
+def _role(role: RolePlacement) -> dict[str, Any]:
+    return {
+        "role": role.role,
+        "tensor_parallel": role.tensor_parallel,
+        "numa_node": role.numa_node,
+        "cpus": sorted(role.cpus),
+        "base_gpu_id": role.base_gpu_id,
+        "gpus": [
+            {
+                "index": gpu.index,
+                "uuid": gpu.uuid,
+                "pci_bus_id": gpu.pci_bus_id,
+                "name": gpu.name,
+                "numa_node": gpu.numa_node,
+            }
+            for gpu in role.gpus
+        ],
+    }
+
+
+def _program(program: Program, mask: Mask) -> dict[str, Any]:
+    return {
+        "name": program.name,
+        "argv": [mask.text(word) for word in program.argv],
+        "env": mask.variables(dict(program.env)),
+        "numa_node": program.numa_node,
+        "gpus": list(program.gpus),
+        "ready_url": program.ready_url,
+        "ports": {port.setting: f"{port.host}:{port.number}" for port in program.ports},
+    }
+
+
+def _memory(card: Estimate) -> dict[str, Any]:
+    """Bytes and tokens of one role."""
+    return {
+        "role": card.load.role,
+        "weights": round(card.weights),
+        "kv": round(card.kv),
+        "runtime": round(card.runtime),
+        "headroom": round(card.headroom),
+        "used": round(card.used),
+        "kv_tokens": card.tokens,
+        "window_ratio": card.window_ratio,
+        "kv_tokens_by_default_ratio": card.tokens_by_default,
+    }
+
+
+def _estimates(situation: Situation) -> tuple[Estimate, ...]:
+    plan, shape = situation.planned(), situation.around.shape
+    return memory_plan.estimates(plan.settings, plan.placement, shape) if shape else ()
+
+
+def as_text(situation: Situation) -> str:
+    """The plan for a person.
+
+    Raises:
+        ApplianceError: why there is no plan.
+    """
+    return "\n\n".join("\n".join(lines) for lines in sections(situation).values() if lines)
+
+
+def sections(situation: Situation) -> dict[str, list[str]]:
+    """The parts of the text, in their order."""
+    plan = situation.planned()
+    mask = Mask(plan)
+    return {
+        "profile": [f"profile: {plan.profile.name} — {plan.profile.description}"],
+        "settings": ["settings", *_setting_lines(plan)],
+        "placement": placement_lines(situation),
+        "memory": _memory_lines(situation),
+        "environment": ["environment, inherited by every program", *_variable_lines(plan.environ, mask)],
+        **{f"program {program.name}": program_lines(program, mask) for program in plan.programs},
+        **{f"file {file.path}": _file_lines(file.path, mask.text(file.text)) for file in plan.files},
+    }
+
+
+def _setting_lines(plan: Plan) -> list[str]:
+    return [f"  {name} = {value}" for name, value in _settings(plan).items() if value not in (None, "", [])]
+
+
+def placement_lines(situation: Situation) -> list[str]:
+    """Role → GPU → UUID → bus → NUMA → CPUs, what NUMA policy is set, and what there is to say about it."""
+    placement, permission = situation.planned().placement, situation.around.numa
+    reason = f" ({permission.reason})" if permission.reason else ""
+    bound = any(role.numa_nodes for role in placement.roles)
+    return [
+        "placement",
+        *_table(placement),
+        *([f"  NUMA policy: {permission.policy}{reason}"] if bound else []),
+        *(f"  notice: {notice.text}" for notice in placement.notices),
+    ]
+
+
+def _table(placement: Placement) -> list[str]:
+    rows = [("role", "GPU", "UUID", "bus", "NUMA", "CPUs")]
+    for role in placement.roles:
+        cpus = format_cpu_list(role.cpus) or "all"
+        node = ",".join(map(str, role.numa_nodes)) or "-"
+        gpus = [(str(g.index), g.uuid, g.pci_bus_id) for g in role.gpus] or [("-", "(CPU)", "-")]
+        rows += [(role.role, *gpu, node, cpus) for gpu in gpus]
+    widths = [max(len(row[i]) for row in rows) for i in range(6)]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _memory_lines(situation: Situation) -> list[str]:
+    """The memory model's sum a role; it needs the model's shape, not a GPU."""
+    cards = _estimates(situation)
+    return (
+        [
+            "memory (computed, not measured)",
+            *("  " + line for line in memory_plan.table(cards, situation.settings.context_length)),
+        ]
+        if cards
+        else []
+    )
+
+
+def program_lines(program: Program, mask: Mask) -> list[str]:
+    """Its command line as a shell takes it, and the variables that it gets on top of the inherited ones."""
+    command = shlex.join(mask.text(word) for word in program.argv)
+    return [f"program {program.name}", "  " + command, *_variable_lines(dict(program.env), mask)]
+
+
+def _variable_lines(variables: Mapping[str, str], mask: Mask) -> list[str]:
+    shown = mask.variables(variables)
+    return [f"  {key}={value if value == SECRET else shlex.quote(value)}" for key, value in sorted(shown.items())]
+
+
+def _file_lines(path: object, text: str) -> list[str]:
+    return [f"file {path}", *("  " + line for line in text.splitlines())]

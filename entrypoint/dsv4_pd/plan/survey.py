@@ -1,0 +1,99 @@
+"""`survey(environ, machine) -> Situation`: everything that a start depends on is read here, once, and frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from dsv4_pd.errors import ApplianceError, SettingsError
+from dsv4_pd.host.facts import HostFacts
+from dsv4_pd.host.machine import Machine
+from dsv4_pd.host.read import facts_of
+from dsv4_pd.plan import owned_flags, profiles, surroundings
+from dsv4_pd.plan.paths import profiles_dir, share_dir
+from dsv4_pd.plan.placement import choose_profile
+from dsv4_pd.plan.plan import Plan, complete, make_plan
+from dsv4_pd.plan.profiles import Profile
+from dsv4_pd.plan.programs import Port, router_python
+from dsv4_pd.plan.situation import Situation
+from dsv4_pd.plan.surroundings import Surroundings
+from dsv4_pd.settings import load
+from dsv4_pd.settings.schema import PREFIX, Settings
+
+AroundOf = Callable[[Settings], Surroundings]
+
+
+def survey(environ: Mapping[str, str], machine: Machine) -> Situation:
+    """The situation on a machine, or on a captured one, whose surroundings are then assumed to be in order.
+
+    Raises:
+        SettingsError: with every setting that is wrong; what the hardware refuses is in the situation instead.
+    """
+    given = MappingProxyType(dict(environ) if machine.here else only_settings(environ))
+    known = profiles.read_all(profiles_dir())
+    settings, facts = read_settings(given, known), facts_of(machine)
+
+    def around(complete_: Settings) -> Surroundings:
+        if not machine.here:
+            return surroundings.assume(complete_, given, facts, machine)
+        interpreters = (complete_.engine_python, router_python(complete_))
+        return surroundings.read(complete_, given, facts, machine, interpreters)
+
+    found = consider(settings, facts, known, around)
+    return replace(found, busy_ports=busy_ports(found.plan)) if machine.here and found.plan else found
+
+
+def survey_facts(environ: Mapping[str, str], facts: HostFacts) -> Situation:
+    """The same for a machine of which only the facts are known.
+
+    Raises:
+        SettingsError: with every setting that is wrong.
+    """
+    given = MappingProxyType(only_settings(environ))
+    known = profiles.read_all(profiles_dir())
+    return consider(read_settings(given, known), facts, known, lambda s: surroundings.assume(s, given, facts))
+
+
+def consider(settings: Settings, facts: HostFacts, known: Mapping[str, Profile], around_of: AroundOf) -> Situation:
+    """From what was read to a plan, or to the reason why there is none: the other checks then still speak."""
+    profile, plan, refusal = None, None, None
+    try:
+        profile = profiles.pick(known, choose_profile(settings, facts, known))
+        settings = complete(settings, profile, share_dir())
+    except ApplianceError as error:
+        refusal = error
+    around = around_of(settings)
+    if profile is not None:
+        try:
+            plan = make_plan(settings, profile, facts, around)
+        except ApplianceError as error:
+            refusal = error
+    return Situation(settings, facts, profile, around, plan, refusal)
+
+
+def read_settings(environ: Mapping[str, str], known: Mapping[str, Profile]) -> Settings:
+    """The settings, with the extra arguments held against the flags that the plan sets.
+
+    Raises:
+        SettingsError: with every problem at once.
+    """
+    taken = owned_flags.problems(environ, known)
+    try:
+        settings = load.load(environ)
+    except SettingsError as error:
+        raise SettingsError([*error.problems, *taken]) from error
+    if taken:
+        raise SettingsError(taken)
+    return settings
+
+
+def only_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Our own settings: the rest of this environment says nothing about another machine."""
+    return {name: value for name, value in environ.items() if name.upper().startswith(PREFIX)}
+
+
+def busy_ports(plan: Plan) -> tuple[tuple[Port, str], ...]:
+    """Ports of the plan that can't be bound now, and why."""
+    ports = (port for program in plan.programs for port in program.ports)
+    return tuple((port, why) for port in ports if (why := surroundings.bind_refusal(port.host, port.number)))

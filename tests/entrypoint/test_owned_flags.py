@@ -1,0 +1,106 @@
+"""owned_flags: what the plan sets is owned, under every name that the programs' own parsers take for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from conftest import VENVS
+from dsv4_pd.plan import owned_flags as owned
+from dsv4_pd.plan import profiles
+from dsv4_pd.plan.paths import profiles_dir
+
+KNOWN = profiles.read_all(profiles_dir())
+ENGINE, ROUTER = owned.engine_owned(KNOWN), owned.router_owned()
+LIST = Path(__file__).parent / "engine" / "list_flags.py"
+
+
+def problems(name: str, text: str) -> list[str]:
+    return [problem.subject for problem in owned.problems({name: text}, KNOWN)]
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--log-level error", "--log-level-http info", "--enable-cache-report", "--cuda-graph-max-bs-decode=8",
+     "--log-le x", "--dtype half", "--speculative-num-steps 9", "--tensor-par 2",
+     "--model x", "--h", "-h", "--served_model_name x"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["DSV4_PREFILL_EXTRA_ARGS", "DSV4_DECODE_EXTRA_ARGS", "dsv4_decode_extra_args"])
+def test_what_the_plan_sets_on_a_server_is_refused(name: str, flag: str) -> None:
+    assert problems(name, f"--log-requests {flag}") == [name.upper()]
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--worker-startup-timeout-secs 5", "--health-check-interval-secs=9", "--log-level debug", "--worker-startup-c 3",
+     "--disable-health-check", "--host ::"],
+)  # fmt: skip
+def test_what_the_plan_sets_on_the_router_is_refused(flag: str) -> None:
+    assert problems("DSV4_ROUTER_EXTRA_ARGS", flag) == ["DSV4_ROUTER_EXTRA_ARGS"]
+
+
+@pytest.mark.parametrize(
+    "name,text",
+    [
+        ("DSV4_DECODE_EXTRA_ARGS", "--max-total-tokens 8192 --log-requests --hicache-size 64"),
+        ("DSV4_ROUTER_EXTRA_ARGS", "--policy cache_aware --log-dir /x"),
+        ("DSV4_PREFILL_EXTRA_ARGS", "'open quote"),  # the settings say what is wrong with it
+        ("DSV4_PREFILL_EXTRA_ARGS", ""),
+    ],
+)
+def test_the_rest_passes(name: str, text: str) -> None:
+    assert problems(name, text) == []
+
+
+def test_each_owner_says_which_setting_does_it() -> None:
+    assert ENGINE["--context-length"] == "DSV4_CONTEXT_LENGTH" and ENGINE["--host"] == "loopback by design"
+    assert ENGINE["--tensor-parallel-size"] == ENGINE["--tp-size"] == "DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS"
+    assert ROUTER["--host"] == "DSV4_HOST" and "--policy" not in ROUTER
+
+
+def test_no_table_names_a_flag_that_the_plan_no_longer_sets() -> None:
+    engine, router = owned.engine_flags(KNOWN), owned.router_flags()
+    assert {*owned.ENGINE_FREE, *owned.ENGINE_SYNONYMS.values(), *owned._ENGINE_SETTINGS} <= engine
+    assert {*owned.ROUTER_FREE, *owned.ROUTER_SYNONYMS.values(), *owned._ROUTER_SETTINGS} <= router
+    assert not engine & owned.ENGINE_ALSO.keys() and not router & owned.ROUTER_ALSO.keys()
+
+
+PARSERS = [("engine", "engine", ENGINE), ("router", "sglang_router", ROUTER), ("smg", "smg", ROUTER)]
+
+
+def options(venv: str, name: str) -> dict[str, str]:
+    """Option -> destination, as the program's own parser has them."""
+    python = VENVS / venv / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"{python} does not exist: run `make engine`")
+    done = subprocess.run([str(python), str(LIST), name], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("venv", "name", "table"), PARSERS, ids=lambda value: value if isinstance(value, str) else "")
+def test_every_spelling_that_the_parser_takes_is_owned(venv: str, name: str, table: Mapping[str, str]) -> None:
+    found = options(venv, name)
+    dests = {found[flag] for flag in table if flag in found}
+    mine = {option for option, dest in found.items() if dest in dests}
+    assert mine <= table.keys(), "synonyms that are not owned"
+    if name != "smg":  # what only one router has, the other need not know
+        assert table.keys() <= found.keys(), "owned flags that the parser does not have"
+    for option in mine:  # argparse takes each start that no other option shares
+        for end in range(3, len(option) + 1):
+            start = option[:end]
+            sharing = {found[other] for other in found if other.startswith(start)}
+            if start in mine or (start not in found and sharing <= dests):
+                assert owned.taken(start, table), f"{start} sets {option}"
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("venv", "name", "table"), PARSERS, ids=lambda value: value if isinstance(value, str) else "")
+def test_every_other_option_stays_free(venv: str, name: str, table: Mapping[str, str]) -> None:
+    free = {option for option in options(venv, name) if option not in table}
+    assert len(free) > 50
+    assert {option for option in free if owned.taken(option, table)} == set()
