@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from dsv4_kernels import layout, testing
+from dsv4_kernels.cards import CARDS, H200, TARGET, Card
 from dsv4_kernels.sparse_mla_decode.op import sparse_mla_decode
 from dsv4_kernels.sparse_mla_decode.reference import Scope, sparse_mla_reference
 from dsv4_kernels.sparse_mla_decode.tiling import Tiling, choose_tiling
@@ -207,8 +208,34 @@ def test_a_wrong_layout_is_refused_with_both_numbers(generator: torch.Generator)
         (4096, 16, (128, 512), 1),
     ],
 )
-def test_tiling_table(batch: int, heads: int, widths: tuple[int, int], splits: int) -> None:
-    assert choose_tiling(batch, heads, *widths).splits == splits
+def test_tiling_table_of_the_h200(batch: int, heads: int, widths: tuple[int, int], splits: int) -> None:
+    assert choose_tiling(batch, heads, *widths, H200.sms).splits == splits
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "widths", "expected"),
+    [
+        (1, 16, (128, 512), Tiling(16, 32, 4, 20)),
+        (16, 16, (128, 512), Tiling(16, 64, 8, 10)),  # 160 blocks, where 132 SMs get 128
+        (32, 16, (128, 512), Tiling(16, 32, 4, 5)),
+        (64, 16, (128, 512), Tiling(16, 32, 4, 5)),
+        (64, 32, (128, 512), Tiling(16, 32, 4, 2)),  # 128 blocks fill an H200, but not this card
+        (139, 16, (128, 512), Tiling(16, 64, 8, 1)),  # 139 to 188 blocks do
+        (189, 16, (128, 512), Tiling(16, 32, 4, 1)),
+        (1, 16, (128, 8192), Tiling(16, 32, 4, 260)),
+    ],
+)
+def test_tiling_table_of_the_target(batch: int, heads: int, widths: tuple[int, int], expected: Tiling) -> None:
+    assert choose_tiling(batch, heads, *widths, TARGET.sms) == expected
+
+
+@pytest.mark.parametrize("card", CARDS, ids=str)
+def test_splits_never_exceed_a_wave_nor_the_tiles(card: Card) -> None:
+    for batch in range(1, 400):
+        for width in (0, 512, 8192):
+            tiling = choose_tiling(batch, 16, 128, width, card.sms)
+            assert 1 <= tiling.splits <= -(-128 // tiling.block_n) + -(-width // tiling.block_n)
+            assert tiling.splits == 1 or tiling.splits * batch <= 2 * card.sms
 
 
 @pytest.mark.gpu
