@@ -131,5 +131,6 @@ def all_specs(card: Card) -> tuple[Spec, ...]:
     specs += sparse_mla_specs(16, "swa", 8, card)  # few rows: split
     specs += [*sparse_mla_specs(32, "c4", 32, card), *sparse_mla_specs(32, "c4", 64, card)]
     specs += sparse_mla_specs(64, "c4", 64, card)  # one split: the kernel that also applies the sink
+    specs += sparse_mla_specs(64, "c4", 40, card)  # 160 blocks: on 188 SMs one split of 64 keys a step
     specs += [*mhc_specs(), *indexer_specs(64, card), *topk_specs(64, card)]
     return tuple(specs)
