@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable
-from types import FunctionType
 from typing import Any
 
 from dsv4_hooks.engine import ENGINE_VERSION
@@ -66,7 +65,7 @@ def require_attribute(target: str, owner: object, name: str) -> Any:
     return found
 
 
-def require_use(target: str, function: FunctionType, name: str) -> None:
+def require_use(target: str, function: Any, name: str) -> None:
     """The function's own code reads this name; otherwise changing what the name holds changes nothing."""
     if name not in function.__code__.co_names:
         raise EngineChanged(f"{target} no longer reads {name!r}: {REMEDY}")

@@ -49,7 +49,8 @@ def api() -> ModuleType:
     module.nixl_agent = type("nixl_agent", (Agent,), {"__init__": Agent.__init__})
     bindings = SimpleNamespace(nixlAgent=lambda name, config: (name, config.pthrDelay), nixlAgentConfig=Config)
     module.nixlBind = bindings
-    return module
+    made: ModuleType = module
+    return made
 
 
 def record(directory: Path | None = None) -> Any:

@@ -243,6 +243,7 @@ def test_splits_never_exceed_a_wave_nor_the_tiles(card: Card) -> None:
 @pytest.mark.parametrize("heads", [16, 64])
 def test_full_size(tolerance: float, generator: torch.Generator, batch: int, heads: int) -> None:
     inputs = testing.sparse_mla_inputs(batch, heads, 128, 512, generator, main_pages=64, extra_pages=256)
+    assert inputs.topk_length is not None and inputs.extra_topk_length is not None
     for row in range(batch):
         inputs.topk_length[row] = 1 + row * 37 % 128
         inputs.extra_topk_length[row] = 1 + row * 101 % 512
@@ -252,6 +253,7 @@ def test_full_size(tolerance: float, generator: torch.Generator, batch: int, hea
 @pytest.mark.gpu
 def test_one_graph_serves_growing_lengths(tolerance: float, generator: torch.Generator) -> None:
     inputs = testing.sparse_mla_inputs(8, 16, 128, 512, generator, main_pages=64, extra_pages=256)
+    assert inputs.topk_length is not None and inputs.extra_topk_length is not None
     inputs.topk_length.fill_(1)
     inputs.extra_topk_length.fill_(1)
     run(inputs)

@@ -40,7 +40,7 @@ def _named(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.JoinedStr) and len(node.values) == 3:
             start, _, rest = node.values
             if isinstance(start, ast.Constant) and start.value == "--" and isinstance(rest, ast.Constant):
-                yield f"--{rest.value}"
+                yield f"--{rest.value!s}"
 
 
 def _fields(tree: ast.AST) -> Iterator[str]:
