@@ -20,6 +20,7 @@ from typing import Literal, TypedDict
 
 FOLDER_VARIABLE = "DSV4_PLUGIN_RECORD_DIR"  # set by the plan; where it is unset, nothing is written
 SCHEMA = 1
+RETRY_S = 5.0  # a hook may be called thousands of times a second
 Mark = Literal["installed", "active"]
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Record:
     fallbacks: dict[str, list[str]] = field(default_factory=dict)
     status: Literal["ok", "failed"] = "failed"
     reason: str = "register() has not returned"
+    retry_at: float | None = None  # monotonic; set while the file could not be written
 
     def installed(self, name: str) -> None:
         """Not written yet: succeed() or fail() follows in the same register()."""
@@ -57,9 +59,11 @@ class Record:
 
     def active(self, name: str) -> None:
         """First call of a patch; each later one costs one dictionary look-up."""
-        if self.patches.get(name) != "active":
-            self.patches[name] = "active"
-            self.write()
+        if self.patches.get(name) == "active" and self.retry_at is None:
+            return
+        self.patches[name] = "active"
+        if self.retry_at is None or time.monotonic() >= self.retry_at:
+            self._write_or_retry()
 
     def fallback(self, name: str, reason: str) -> None:
         """The engine's own function ran: logged and written once for each reason."""
@@ -67,17 +71,26 @@ class Record:
         if reason not in reasons:
             reasons.append(reason)
             logger.warning("%s: %s uses the engine's own path: %s", self.plugin, name, reason)
-            self.write()
+            self._write_or_retry()
 
     def succeed(self, note: str = "") -> None:
         """register() is done and what it wanted is in place."""
         self.status, self.reason = "ok", note
-        self.write()
+        self._write_or_retry()
 
     def fail(self, error: Exception) -> None:
         """register() could not do its work; the guard shows the reason and does not say READY."""
         self.status, self.reason = "failed", f"{type(error).__name__}: {error}"
-        self.write()
+        self._write_or_retry()
+
+    def _write_or_retry(self) -> None:
+        """A full or lost run folder costs the proof, not the request in whose call the hook stands."""
+        try:
+            self.write()
+            self.retry_at = None
+        except OSError as error:
+            logger.warning("%s: no record in %s: %s; trying again with a later call", self.plugin, self.folder, error)
+            self.retry_at = time.monotonic() + RETRY_S
 
     def write(self) -> None:
         """Whole or not at all: the guard may read at any moment, and the engine's threads may write at once."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_hooks.record import Record, folder_of
+from dsv4_hooks.record import RETRY_S, Record, folder_of
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -68,3 +68,22 @@ def test_no_folder_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     Record("dsv4-test", folder_of("")).succeed()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_costs_no_call_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook stands in a forward pass: an exception there would end the scheduler."""
+    clock = [100.0]
+    monkeypatch.setattr("dsv4_hooks.record.time.monotonic", lambda: clock[0])
+    folder = tmp_path / "plugins"
+    folder.write_text("a file where the folder should be")
+    record = Record("dsv4-test", folder)
+    record.succeed()
+    record.active("a")
+    folder.unlink()
+    record.active("a")
+    assert not folder.exists(), "not at every call"
+    clock[0] += RETRY_S
+    record.active("a")
+    assert read(folder)["patches"] == {"a": "active"}

@@ -18,7 +18,6 @@ from dsv4_gate import overload, rules, samples
 from dsv4_gate import targets as gate
 from dsv4_hooks.engine import ENGINE_VERSION
 from dsv4_kernels.sglang_plugin import table as kernels
-from dsv4_pd.settings import flags as owned
 
 from bump import checks, needs, parsers, report
 from bump.checks import Finding, Verdict
@@ -91,7 +90,9 @@ def of_engine(engine: Sources) -> Iterator[Finding]:
     yield from checks.imports(needs.engine_paths(), engine)
     yield from checks.fields(gate.REQUEST, {*gate.FIELDS, *samples.ADDRESS, *rules.UNSERVED}, engine)
     yield from checks.flags("flags that a plan sets", given, declared, deprecated)
-    yield from checks.flags("flags that are refused in extra arguments", set(owned.ENGINE_OWNED) - set(given), declared)
+    yield from checks.flags(
+        "flags that are refused in extra arguments", needs.refused_by_engine() - set(given), declared
+    )
     words = {f"--{name}": given.get(f"--{name}", set()) for name in needs.CHOICES}
     yield from checks.choices(words, engine)
     yield from checks.log_lines(needs.signatures(), OUTSIDE, engine)
@@ -112,7 +113,7 @@ def of_routers(router: Path | None, smg: Path | None) -> Iterator[Finding]:
     planned = needs.plans()
     for name, given, package in (("sglang-router", router, "sglang_router"), ("smg", smg, "smg")):
         if given is not None:
-            wanted = needs.router_flags(planned, name) | set(owned.ROUTER_OWNED)
+            wanted = needs.router_flags(planned, name) | needs.refused_by_routers()
             yield from checks.flags(f"{name} flags", wanted, parsers.router_flags(folder_of(given), package))
 
 

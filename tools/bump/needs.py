@@ -6,12 +6,12 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
-from dsv4_pd.plan.boot import Plan
+from dsv4_pd.settings import flags
 from support.plans import eight_cards, make, no_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +31,17 @@ CHOICES = (
     "disaggregation-transfer-backend", "kv-cache-dtype", "reasoning-parser", "speculative-algorithm",
     "tool-call-parser",
 )  # fmt: skip
+
+
+class Planned(Protocol):
+    """As much of a plan as is read here."""
+
+    @property
+    def settings(self) -> Any: ...
+    @property
+    def files(self) -> Sequence[Any]: ...
+    @property
+    def programs(self) -> Sequence[Any]: ...
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -62,31 +73,45 @@ def engine_paths() -> dict[str, str]:
     }
 
 
-def plans() -> list[Plan]:
+def plans() -> Sequence[Planned]:
     """Plans that between them set every flag and variable that the appliance can set."""
     facts = {"demo-cpu": no_gpu(), "rtx-pro-6000-4x": eight_cards(4), "single": eight_cards(4)}
     return [make(environ, facts.get(environ["DSV4_PROFILE"], eight_cards()), policy="membind") for environ in PLANS]
 
 
-def server_flags(planned: list[Plan]) -> dict[str, set[str]]:
+def server_flags(planned: Sequence[Planned]) -> dict[str, set[str]]:
     """flag -> values that some plan gives it, from the files that the servers read."""
     found: dict[str, set[str]] = {}
     for plan in planned:
         for file in plan.files:
-            flags: Any = yaml.safe_load(file.text) if file.path.suffix == ".yaml" else {}
-            for name, value in flags.items():
+            settings: Any = yaml.safe_load(file.text) if file.path.suffix == ".yaml" else {}
+            for name, value in settings.items():
                 found.setdefault(f"--{name}", set()).add(str(value))
     return found
 
 
-def router_flags(planned: list[Plan], name: str) -> set[str]:
+def router_flags(planned: Sequence[Planned], name: str) -> set[str]:
     """Flags of the router's command line."""
     programs = [program for plan in planned if plan.settings.router == name for program in plan.programs]
     argvs = [program.argv[program.argv.index("--") + 1 :] for program in programs if program.name == "router"]
     return {word for argv in argvs for word in argv if word.startswith("--")}
 
 
-def variables(planned: list[Plan]) -> set[str]:
+def refused_by_engine() -> set[str]:
+    """Flags that an operator may not give a server, the parser's own aside."""
+    return _long(flags.ENGINE_OWNED)
+
+
+def refused_by_routers() -> set[str]:
+    """The same for the routers."""
+    return _long(flags.ROUTER_OWNED)
+
+
+def _long(words: Iterable[str]) -> set[str]:
+    return {word for word in words if word.startswith("--") and word != "--help"}
+
+
+def variables(planned: Sequence[Planned]) -> set[str]:
     """SGLANG_* and SGL_* variables that a server is started with, or that our code and data name."""
     set_by_plan = {name for plan in planned for program in plan.programs for name, _ in program.env}
     texts = [path.read_text(encoding="utf-8") for path in python_files(*OURS)]
