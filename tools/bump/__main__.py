@@ -96,10 +96,15 @@ def of_engine(engine: Sources) -> Iterator[Finding]:
     words = {f"--{name}": given.get(f"--{name}", set()) for name in needs.CHOICES}
     yield from checks.choices(words, engine)
     yield from checks.log_lines(needs.signatures(), OUTSIDE, engine)
-    yield from checks.messages([value for value in vars(overload).values() if isinstance(value, re.Pattern)], engine)
+    yield from checks.messages(reworded(), engine)
     yield from checks.metrics(needs.metrics(), engine)
     yield from checks.variables(needs.variables(planned), engine)
     yield from checks.watched(watched(), needs.pinned(), engine)
+
+
+def reworded() -> list[re.Pattern[str]]:
+    """The gate's patterns of the engine's exceptions."""
+    return [value for value in vars(overload).values() if isinstance(value, re.Pattern)]
 
 
 def watched() -> list[dict[str, str]]:

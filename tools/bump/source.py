@@ -69,7 +69,8 @@ class Sources:
     @cached_property
     def texts(self) -> frozenset[str]:
         """Every string of the engine's own code, with a HOLE where a value goes."""
-        files = [path for path in sorted((self.root / "sglang").rglob("*.py")) if not set(_SKIPPED) & set(path.parts)]
+        found = sorted((self.root / "sglang").rglob("*.py"))
+        files = [path for path in found if not set(_SKIPPED) & set(path.relative_to(self.root).parts)]
         return frozenset(text for path in files for text in strings(ast.parse(path.read_text(encoding="utf-8"))))
 
 
