@@ -1,6 +1,11 @@
 # One image: system -> engine -> routers -> caches -> appliance, in the order in which they change.
 # Built by `make image`; it needs no network but a Debian mirror and a package index, and no GPU.
 ARG BASE=debian:bookworm-slim
+# Folders of the image, written once: a stage takes those that it names.
+ARG VENVS=/opt/dsv4-pd/venvs
+ARG ENGINE=${VENVS}/engine
+ARG ENGINE_SITE=${ENGINE}/lib/python3.11/site-packages
+ARG SHARE=${VENVS}/appliance/share/dsv4-pd
 
 # --- system: Debian's own packages --------------------------------------------------------------------------------
 FROM ${BASE} AS system
@@ -29,50 +34,52 @@ RUN --mount=source=docker/build.lock,target=/src/build.lock --mount=type=cache,t
 
 # --- engine: SGLang, NIXL, the CUDA 13 toolkit parts that run-time compilers need ---------------------------------
 FROM system AS engine
-# `nothing` keeps what docker/left-out.toml lists; the image is then 12 GB.
+ARG ENGINE ENGINE_SITE
+# `nothing` keeps what docker/steps/left-out.toml lists; the image is then 12 GB.
 ARG LEFT_OUT=listed
 # Two layers, so that a new SGLang does not re-pull torch and CUDA, and a pull unpacks both at once.
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
     --mount=source=docker/engine.lock,target=/src/engine.lock \
     --mount=type=secret,id=ca --mount=type=secret,id=index \
-    engine=/opt/dsv4-pd/venvs/engine site=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages \
-    && /src/steps/uv venv -q --python /usr/bin/python3 $engine \
+    /src/steps/uv venv -q --python /usr/bin/python3 $ENGINE \
     && awk -f /src/steps/cuda-layer.awk /src/engine.lock > /tmp/cuda.lock \
-    && /src/steps/uv pip install -q --python $engine --no-deps --require-hashes -r /tmp/cuda.lock \
-    && /src/steps/toolkit.sh $site/nvidia/cu13 \
-    && python3 /src/steps/prune.py cuda $site ${LEFT_OUT} \
+    && /src/steps/uv pip install -q --python $ENGINE --no-deps --require-hashes -r /tmp/cuda.lock \
+    && /src/steps/toolkit.sh $ENGINE_SITE/nvidia/cu13 \
+    && python3 /src/steps/prune.py cuda $ENGINE_SITE ${LEFT_OUT} \
     && rm /tmp/cuda.lock \
-    && $engine/bin/python -c 'import torch, triton; print(torch.__version__, triton.__version__, torch.backends.cudnn.version())'
+    && $ENGINE/bin/python -c 'import torch, triton; print(torch.__version__, triton.__version__, torch.backends.cudnn.version())'
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
     --mount=source=docker/engine.lock,target=/src/engine.lock \
     --mount=type=secret,id=ca --mount=type=secret,id=index \
-    engine=/opt/dsv4-pd/venvs/engine site=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages \
-    && /src/steps/uv pip install -q --python $engine --no-deps --require-hashes \
+    /src/steps/uv pip install -q --python $ENGINE --no-deps --require-hashes \
         -r /src/engine.lock \
-    && python3 /src/steps/prune.py engine $site ${LEFT_OUT} \
-    && $engine/bin/python -c 'import sglang, nixl; print(sglang.__version__)'
+    && python3 /src/steps/prune.py engine $ENGINE_SITE ${LEFT_OUT} \
+    && $ENGINE/bin/python -c 'import sglang, nixl; print(sglang.__version__)'
 # The toolkit under the name that run-time compilers look for.
-ENV CUDA_HOME=/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/nvidia/cu13
-ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/nvidia/cu13/bin
-RUN --mount=source=docker/check,target=/src/check /opt/dsv4-pd/venvs/engine/bin/python /src/check/engine.py
+ENV CUDA_HOME=${ENGINE_SITE}/nvidia/cu13
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:${ENGINE_SITE}/nvidia/cu13/bin
+RUN --mount=source=docker/check,target=/src/check $ENGINE/bin/python /src/check/engine.py
 
 # --- the two routers, each in an environment without torch ---------------------------------------------------------
 FROM engine AS routers
+ARG VENVS
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
     --mount=source=docker/router.lock,target=/src/router.lock --mount=source=docker/smg.lock,target=/src/smg.lock \
     --mount=type=secret,id=ca --mount=type=secret,id=index \
     for name in router smg; do \
-        /src/steps/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/$name \
+        /src/steps/uv venv -q --python /usr/bin/python3 $VENVS/$name \
         && /src/steps/uv pip install -q --compile-bytecode --no-deps --require-hashes \
-            --python /opt/dsv4-pd/venvs/$name -r /src/$name.lock || exit 1; \
+            --python $VENVS/$name -r /src/$name.lock || exit 1; \
     done \
-    && /opt/dsv4-pd/venvs/router/bin/python -m sglang_router.launch_router --help > /dev/null \
-    && /opt/dsv4-pd/venvs/smg/bin/python -m smg.launch_router --help > /dev/null
+    && $VENVS/router/bin/python -m sglang_router.launch_router --help > /dev/null \
+    && $VENVS/smg/bin/python -m smg.launch_router --help > /dev/null
 
 # --- wheels of our own distributions, one stage each so that an edit of one leaves the others' layers alone --------
+# With what all plugins share: it is installed below them, in the kernels' layer.
 FROM tools AS wheel-kernels
+COPY hooks /src/hooks
 COPY kernels /src/kernels
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/kernels && ls /wheels
+RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/hooks /src/kernels && ls /wheels
 
 FROM tools AS wheel-gate
 COPY gate /src/gate
@@ -88,13 +95,14 @@ RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels 
 
 # --- caches: our kernels, compiled for sm_120 without a GPU, and the key that caches of this image bear -----------
 FROM routers AS caches
+ARG ENGINE ENGINE_SITE
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels --mount=source=docker/check,target=/src/check \
-    /src/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
-    && /opt/dsv4-pd/venvs/engine/bin/python -m compileall -q /opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/dsv4_kernels \
-    && /opt/dsv4-pd/venvs/engine/bin/python /src/check/plugins.py dsv4-kernels
-# The second time there must be nothing left to compile.
-RUN warm="/opt/dsv4-pd/venvs/engine/bin/python -m dsv4_kernels.aot.warm /opt/dsv4-pd/caches/triton" \
+    /src/uv pip install -q --no-deps --python $ENGINE /wheels/*.whl \
+    && $ENGINE/bin/python -m compileall -q $ENGINE_SITE/dsv4_hooks $ENGINE_SITE/dsv4_kernels \
+    && $ENGINE/bin/python /src/check/plugins.py dsv4-kernels
+# For one rank's heads in the shipped profiles: 16 at TP4, 32 at TP2. The second time nothing may be left to compile.
+RUN warm="$ENGINE/bin/python -m dsv4_kernels.aot.warm /opt/dsv4-pd/caches/triton --heads 16 32" \
     && $warm && $warm | tee /tmp/again && grep -q ': 0 kernels compiled' /tmp/again && rm /tmp/again
 RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=docker/steps,target=/src/steps \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels \
@@ -103,53 +111,56 @@ RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=doc
 
 # --- appliance: the control plane and its data --------------------------------------------------------------------
 FROM caches AS appliance
+ARG VENVS ENGINE ENGINE_SITE SHARE
 # The dependencies of the control plane change rarely, the control plane often.
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
     --mount=source=docker/appliance.lock,target=/src/appliance.lock \
     --mount=type=secret,id=ca --mount=type=secret,id=index \
-    /src/steps/uv venv -q --python /usr/bin/python3 /opt/dsv4-pd/venvs/appliance \
+    /src/steps/uv venv -q --python /usr/bin/python3 $VENVS/appliance \
     && /src/steps/uv pip install -q --compile-bytecode --no-deps --require-hashes \
-        --python /opt/dsv4-pd/venvs/appliance -r /src/appliance.lock \
-    && /opt/dsv4-pd/venvs/appliance/bin/supervisord --version
+        --python $VENVS/appliance -r /src/appliance.lock \
+    && $VENVS/appliance/bin/supervisord --version
 # Any user of group 0 can write what a running appliance writes, so that `--user UID:0` works.
 RUN for folder in /run/dsv4-pd /var/lib/dsv4-pd /var/cache/dsv4-pd /var/lib/huggingface /models; do \
         install -d -o 10001 -g 0 -m 2775 $folder; done \
     # A tmpfs that Docker mounts over /run takes the mode of the folder below it.
     && chmod 1777 /run \
-    && install -d /opt/dsv4-pd/venvs/appliance/share/dsv4-pd \
-    && ln -s /opt/dsv4-pd/caches /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/caches \
+    && install -d $SHARE \
+    && ln -s /opt/dsv4-pd/caches $SHARE/caches \
     && echo 'dsv4-pd:x:10001:0:dsv4-pd:/tmp:/usr/sbin/nologin' >> /etc/passwd \
     && stat -c '%n %u:%g %a' /run/dsv4-pd /var/lib/dsv4-pd
 # SGLang's gate plugin serves every profile, so it stands in the engine's own environment.
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
     --mount=from=wheel-gate,source=/wheels,target=/wheels --mount=source=docker/check,target=/src/check \
-    /src/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine /wheels/*.whl \
-    && /opt/dsv4-pd/venvs/engine/bin/python -m compileall -q /opt/dsv4-pd/venvs/engine/lib/python3.11/site-packages/dsv4_gate \
-    && /opt/dsv4-pd/venvs/engine/bin/python /src/check/plugins.py dsv4-gate
-COPY demo/model /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/model
+    /src/uv pip install -q --no-deps --python $ENGINE /wheels/*.whl \
+    && $ENGINE/bin/python -m compileall -q $ENGINE_SITE/dsv4_gate \
+    && $ENGINE/bin/python /src/check/plugins.py dsv4-gate
+COPY demo/model ${SHARE}/demo/model
 # The CPU plugin lies apart from the engine: only the demo-cpu profile puts it on a server's path.
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
     --mount=from=wheel-demo,source=/wheels,target=/wheels \
     --mount=source=docker/check,target=/src/check \
-    site=/opt/dsv4-pd/venvs/appliance/share/dsv4-pd/demo/site \
-    && /src/uv pip install -q --no-deps --python /opt/dsv4-pd/venvs/engine --target $site /wheels/*.whl \
+    site=$SHARE/demo/site \
+    && /src/uv pip install -q --no-deps --python $ENGINE --target $site /wheels/*.whl \
     && rm -f $site/.lock \
-    && PYTHONPATH=$site /opt/dsv4-pd/venvs/engine/bin/python /src/check/plugins.py dsv4-cpu
-COPY config /opt/dsv4-pd/venvs/appliance/share/dsv4-pd/config
+    && PYTHONPATH=$site $ENGINE/bin/python /src/check/plugins.py dsv4-cpu
+COPY config ${SHARE}/config
 COPY docker/entry.sh /usr/local/bin/dsv4-pd
 COPY docker/compose-version LICENSE /opt/dsv4-pd/
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
     --mount=from=wheel-appliance,source=/wheels,target=/wheels \
     --mount=source=docker/sbom.py,target=/src/sbom.py \
-    /src/uv pip install -q --compile-bytecode --no-deps --python /opt/dsv4-pd/venvs/appliance /wheels/*.whl \
-    && python=/opt/dsv4-pd/venvs/appliance/bin/python share=/opt/dsv4-pd/venvs/appliance/share \
+    /src/uv pip install -q --compile-bytecode --no-deps --python $VENVS/appliance /wheels/*.whl \
+    && python=$VENVS/appliance/bin/python \
     && $python -c 'from dsv4_pd.cli.app import COMMANDS; print(*COMMANDS, "guard", sep="\n")' > /opt/dsv4-pd/commands \
     && $python -c 'import dsv4_pd; print(dsv4_pd.__version__)' > /opt/dsv4-pd/version \
-    && $python /src/sbom.py /opt/dsv4-pd/venvs/* > /opt/dsv4-pd/sbom.spdx.json \
-    && test -z "$(find $share ! -perm -o=r)" \
+    && $python /src/sbom.py $VENVS/* > /opt/dsv4-pd/sbom.spdx.json \
+    && test -z "$(find $VENVS/appliance/share ! -perm -o=r)" \
     && dsv4-pd version && DSV4_PROFILE=demo-cpu dsv4-pd plan | head -n 1
 
+# `make image` reads them from the files that decide: docker/engine.in, router.in, compose-version.
 ARG VERSION=0.0.0 REVISION=unknown CREATED=1970-01-01T00:00:00Z SOURCE= BASE=debian:bookworm-slim BASE_DIGEST=
+ARG SGLANG=unknown ROUTER=unknown CUDA=unknown COMPOSE_VERSION=unknown
 LABEL org.opencontainers.image.title="dsv4-pd" \
     org.opencontainers.image.description="DeepSeek-V4-Flash served with prefill and decode on separate GPUs of one host" \
     org.opencontainers.image.version="${VERSION}" \
@@ -162,12 +173,12 @@ LABEL org.opencontainers.image.title="dsv4-pd" \
     org.opencontainers.image.vendor="dsv4-pd" \
     org.opencontainers.image.base.name="${BASE}" \
     org.opencontainers.image.base.digest="${BASE_DIGEST}" \
-    dsv4-pd.engine="sglang 0.5.23" \
-    dsv4-pd.router="sglang-router 0.3.2" \
-    dsv4-pd.cuda="13.0" \
+    dsv4-pd.engine="sglang ${SGLANG}" \
+    dsv4-pd.router="sglang-router ${ROUTER}" \
+    dsv4-pd.cuda="${CUDA}" \
     dsv4-pd.arch="sm_120" \
     dsv4-pd.cache-schema="1" \
-    dsv4-pd.compose-version="1"
+    dsv4-pd.compose-version="${COMPOSE_VERSION}"
 # All addresses, because the container is the boundary; the demo profile's own default is loopback.
 ENV DSV4_HOST=0.0.0.0 \
     HOME=/tmp \

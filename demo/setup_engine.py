@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOCKER = ROOT / "docker"
 STAMP = ".dsv4-setup.json"
-ENGINE_PYTHONS = ("3.11", "3.12")  # SGLang 0.5.23 pins packages that have no wheel for 3.13
+ENGINE_PYTHONS = ("3.11", "3.12")  # SGLang pins packages (outlines_core 0.1.26) that have no wheel for 3.13
 CPU_BYTES_ON_DISK = 1_900_000_000
 STOCK_BYTES_ON_DISK = 8_500_000_000
 
@@ -46,7 +46,7 @@ class Environment:
 ENGINE = Environment(
     name="engine",
     locks=("engine-cpu.lock", "engine-cpu-nodeps.lock"),
-    ours=("demo/plugin", "gate"),
+    ours=("hooks", "demo/plugin", "gate"),
     check=("-m", "dsv4_cpu_pd.selfcheck"),
     pythons=ENGINE_PYTHONS,
 )
@@ -107,7 +107,7 @@ def digest_locks(environment: Environment) -> str:
 def digest_ours(environment: Environment) -> str:
     folders = (*environment.ours, STANDINS) if environment is ENGINE else environment.ours
     sources = [path for folder in folders for path in sorted((ROOT / folder).rglob("*"))]
-    return digest([path for path in sources if path.suffix in {".py", ".toml"} and "build" not in path.parts])
+    return digest([path for path in sources if path.suffix in {".py", ".toml", ".json"} and "build" not in path.parts])
 
 
 def digest(files: list[Path]) -> str:

@@ -8,6 +8,10 @@ BUILD_ARGS = --build-arg VERSION=$(VERSION) \
   --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
   --build-arg CREATED=$(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z) \
   --build-arg SOURCE=$(SOURCE) \
+  --build-arg SGLANG=$(shell sed -n 's/^sglang==//p' docker/engine.in) \
+  --build-arg ROUTER=$(shell sed -n 's/^sglang-router==\([^ ;]*\).*/\1/p' docker/router.lock) \
+  --build-arg CUDA=$(shell sed -n 's/^nvidia-cuda-nvcc==\(.*\)\.\*$$/\1/p' docker/engine.in) \
+  --build-arg COMPOSE_VERSION=$(shell cat docker/compose-version) \
   --build-arg BASE_DIGEST=$(shell docker image inspect --format '{{join .RepoDigests ","}}' debian:bookworm-slim 2>/dev/null | sed -n 's/.*@\(sha256:[0-9a-f]*\).*/\1/p') \
   --secret id=ca,src=$(BUILD_INPUTS)/ca --secret id=index,src=$(BUILD_INPUTS)/index
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-EVERYWHERE = ["tests", "entrypoint", "gate"]
+EVERYWHERE = ["tests", "entrypoint", "hooks", "gate", "tools"]
 
 
 @cache

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
+from dsv4_hooks.table import Around
 from sglang.srt.entrypoints.openai.protocol import DEFAULT_MODEL_NAME
 from sglang.srt.entrypoints.openai.serving_base import HTTPException  # the class that the endpoints turn into a status
 from sglang.srt.managers.io_struct import GenerateReqInput
-from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 from sglang.srt.runtime_context import get_disagg, get_schedule
 
 from dsv4_gate.overload import reworded
-from dsv4_gate.record import Record
 from dsv4_gate.rules import Limits, chat_refusal, completion_refusal, model_refusal, refusal
 from dsv4_gate.samples import spread
 from dsv4_gate.targets import ABORTED, CHAT, COMPLETION, GENERATE
 
-Around = Callable[..., Any]
 MOST_UNBOUNDED = 256  # the engine's own default where max-running-requests is left to it
-
-
-def install(record: Record) -> None:
-    """Hooks are applied by the engine after register() returns, so each marks itself active at its first call.
-
-    Warm-up makes a call of GENERATE, so that one is what READY waits for.
-    """
-    hooks: dict[str, Around] = {GENERATE: _generate, COMPLETION: _completion, CHAT: _chat, ABORTED: _aborted}
-    record.required = (GENERATE,)
-    for target, hook in hooks.items():
-        HookRegistry.register(target, _marked(record, target, hook), HookType.AROUND)
-        record.mark(target, "installed")
-
-
-def _marked(record: Record, target: str, hook: Around) -> Around:
-    def marked(original: Around, *arguments: Any, **named: Any) -> Any:
-        record.mark(target, "active")
-        return hook(original, *arguments, **named)
-
-    return marked
 
 
 def _generate(original: Around, manager: Any, obj: Any, request: Any = None) -> AsyncIterator[Any]:
@@ -80,3 +58,7 @@ def _require_model(serving: Any, request: Any) -> None:
 async def _aborted(original: Around, manager: Any, out: dict[str, Any], state: Any, is_stream: bool) -> Any:
     out["meta_info"]["finish_reason"] = reworded(out["meta_info"]["finish_reason"])
     return await original(manager, out, state, is_stream)
+
+
+# target -> what runs around it; targets.py holds what each must look like
+AROUND: dict[str, Around] = {GENERATE: _generate, COMPLETION: _completion, CHAT: _chat, ABORTED: _aborted}

@@ -1,9 +1,9 @@
-"""The engine's functions that the gate stands on, and the parameters that each must have (SGLang 0.5.23)."""
+"""The engine's functions that the gate stands on, and the parameters that each must have."""
 
 from __future__ import annotations
 
-import inspect
-import pkgutil
+from dsv4_hooks.table import Around, Context, Hook
+from dsv4_hooks.targets import require_fields
 
 from dsv4_gate.samples import ADDRESS
 
@@ -22,21 +22,19 @@ REQUEST = "sglang.srt.managers.io_struct.GenerateReqInput"
 FIELDS = ("text", "input_ids", "sampling_params", "top_logprobs_num", "logprob_start_len", "rid", "bootstrap_room")
 
 
-class EngineChanged(Exception):
-    """The engine is not the one that the gate was written for."""
+def _load(context: Context) -> Around:
+    """hooks.py imports the engine, so it is imported once the targets have passed."""
+    from dsv4_gate import hooks
+
+    return hooks.AROUND[context.name]
 
 
-def check(fields: tuple[str, ...]) -> None:
-    """Every target exists with its parameters, and the request has every field that a rule reads."""
-    for target, expected in PARAMETERS.items():
-        try:
-            function = pkgutil.resolve_name(target)
-        except (ImportError, AttributeError) as error:
-            raise EngineChanged(f"{target}: {error}") from error
-        found = tuple(inspect.signature(function).parameters)
-        if found != expected:
-            raise EngineChanged(f"{target} takes {found!r}, expected {expected!r}")
-    request = pkgutil.resolve_name(REQUEST)
-    missing = sorted({*FIELDS, *ADDRESS, *fields} - set(request.__dataclass_fields__))
-    if missing:
-        raise EngineChanged(f"GenerateReqInput has no {missing!r}")
+# warm-up makes a call of GENERATE, so that is the one that READY waits for
+HOOKS = tuple(
+    Hook(target, target, parameters, _load, required=target == GENERATE) for target, parameters in PARAMETERS.items()
+)
+
+
+def check_request(fields: tuple[str, ...]) -> None:
+    """The engine's request has every field that a rule reads. Raises dsv4_hooks.targets.EngineChanged."""
+    require_fields(REQUEST, {*FIELDS, *ADDRESS, *fields})

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 import torch
+from dsv4_hooks.engine import ENGINE_VERSION
 
 from benchmarks import indexer, indexer_topk, lowering, mhc, sparse_mla
 from benchmarks.results import Results
@@ -19,7 +20,7 @@ OPS = {"sparse_mla": sparse_mla.bench, "indexer": indexer.bench, "indexer_topk":
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ops", nargs="*", choices=[[], *OPS], metavar="OP", help=f"of {', '.join(OPS)}; default all")
-    parser.add_argument("--engine", type=Path, required=True, help="the installed sglang folder (0.5.23)")
+    parser.add_argument("--engine", type=Path, required=True, help=f"the installed sglang folder ({ENGINE_VERSION})")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--run", default="new", help="name of this run in every line")
     parser.add_argument("--sm120-lowering", action="store_true")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,10 @@ def engine_call(module: Any, case: MhcInputs) -> Any:
 
 
 def errors(case: MhcInputs, residual: torch.Tensor, comb: torch.Tensor, layer_input: torch.Tensor) -> list[float]:
-    _, _, expected_comb, expected_input = mhc_post_pre_reference(*tensors(case), CONSTANTS, residual)
+    x, before, post, mixes, fn, scale, base, norm = tensors(case)
+    _, _, expected_comb, expected_input = mhc_post_pre_reference(
+        x, before, post, mixes, fn, scale, base, norm, CONSTANTS, residual
+    )
     comb_error = relative_error(comb.reshape(expected_comb.shape), expected_comb)
     return [gate(relative_error(layer_input, expected_input), 5e-3, "layer input"), gate(comb_error, 1e-3, "comb")]
 
@@ -49,12 +53,12 @@ def bench(results: Results, generator: torch.Generator, engine: Path) -> None:
         cases = [testing.mhc_inputs(tokens, generator) for _ in range(INPUT_SETS)]
         out = ours(cases[0])
         found = errors(cases[0], out.residual, out.comb, out.layer_input)
-        us = median_us([lambda case=case: ours(case) for case in cases])
+        us = median_us([partial(ours, case) for case in cases])
         results.write(op="mhc", T=tokens, impl=results.ours, us=us, err=found)
         if stock is not None:
             residual, _, comb, layer_input = engine_call(stock, cases[0])
             found = errors(cases[0], residual, comb, layer_input)
-            us = median_us([lambda case=case: engine_call(stock, case) for case in cases])
+            us = median_us([partial(engine_call, stock, case) for case in cases])
             results.write(op="mhc", T=tokens, impl="sglang-tilelang", us=us, err=found)
         size = 4 * layout.HC_MIXES * 4 * layout.HIDDEN + tokens * 2 * layout.HIDDEN * (1 + 4 + 4 + 4 + 1)
         results.write(op="mhc", T=tokens, impl="floor", us=results.floor_us(size))

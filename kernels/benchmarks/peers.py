@@ -106,7 +106,7 @@ def build_topk(root: Path) -> Any:
     lines += ["TVM_FFI_DLL_EXPORT_TYPED_FUNC(topk_transform, (TopKKernel<true>::transform));", "}"]
     source.write_text("\n".join(lines))
     major, minor = torch.cuda.get_device_capability()
-    jit, ffi = root / "kernels" / "jit", Path(tvm_ffi.__file__).parent
+    jit, ffi = root / "kernels" / "jit", Path(str(tvm_ffi.__file__)).parent
     folders = (jit / "include", jit / "csrc", ffi / "include", ffi / "3rdparty" / "dlpack" / "include")
     command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-std=c++20", "-O3", "--expt-relaxed-constexpr"]
     command += [f"-DSGL_CUDA_ARCH={major * 100 + minor * 10}"]

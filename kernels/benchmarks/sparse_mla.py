@@ -62,6 +62,7 @@ def inputs(
     made.indices = testing.spread_indices(batch, 128, pools[0].shape[0] * layout.SWA_PAGE, generator)
     if layer.width:
         made.extra_k_cache = pools[1]
+        assert made.extra_indices is not None and made.extra_topk_length is not None  # a second cache was asked for
         made.extra_indices = torch.full_like(made.extra_indices, -1)
         tokens = pools[1].shape[0] * layer.page_size
         made.extra_indices[:, :, : layer.length] = testing.spread_indices(batch, layer.length, tokens, generator)
@@ -78,9 +79,10 @@ def ours(case: SparseMlaInputs, out: torch.Tensor | None = None) -> torch.Tensor
 
 def expected(case: SparseMlaInputs) -> torch.Tensor:
     rows = slice(0, CHECKED_ROWS)
+    assert case.topk_length is not None
     main = Scope(case.k_cache, case.indices[rows], case.topk_length[rows])
     extra = None
-    if case.extra_k_cache is not None:
+    if case.extra_k_cache is not None and case.extra_indices is not None and case.extra_topk_length is not None:
         extra = Scope(case.extra_k_cache, case.extra_indices[rows], case.extra_topk_length[rows])
     return sparse_mla_reference(case.q[rows], main, extra, case.attn_sink, case.softmax_scale)
 
@@ -117,11 +119,13 @@ def flashmla(module: Any, case: SparseMlaInputs) -> Callable[[], torch.Tensor]:
 def triton_dual_scope(module: Any, case: SparseMlaInputs) -> Callable[[], torch.Tensor]:
     """The engine's own tensor-core kernels of this layout, which it runs on AMD cards only."""
     batch, _, heads, dim = case.q.shape
+    extra_indices = case.extra_indices
+    assert extra_indices is not None
 
     def call() -> torch.Tensor:
         out, _ = module.fused_gather_attn_decode_dsv4_dual_scope_low_overhead(
             case.q.view(batch, heads, dim), case.k_cache, case.indices.view(batch, -1), layout.SWA_PAGE,
-            case.extra_k_cache, case.extra_indices.view(batch, -1), layout.C4_PAGE, case.softmax_scale,
+            case.extra_k_cache, extra_indices.view(batch, -1), layout.C4_PAGE, case.softmax_scale,
             case.topk_length, case.extra_topk_length, case.attn_sink,
         )  # fmt: skip
         return out.view(batch, 1, heads, dim)
@@ -131,7 +135,7 @@ def triton_dual_scope(module: Any, case: SparseMlaInputs) -> Callable[[], torch.
 
 def peer_calls(engine: Path, name: tuple[str, int, int], cases: list[SparseMlaInputs]) -> dict[str, list[Any]]:
     stock = peers.load_engine_file(engine, peers.FALLBACK_MLA)
-    found = {"sglang-triton-fallback": [partial(fallback, stock, case) for case in cases]}
+    found: dict[str, list[Any]] = {"sglang-triton-fallback": [partial(fallback, stock, case) for case in cases]}
     if name in TRITON_CASES:
         dual = peers.load_engine_file(engine, peers.TRITON_MLA)
         found["sglang-triton-dual-scope"] = [triton_dual_scope(dual, case) for case in cases]

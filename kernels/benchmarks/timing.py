@@ -32,7 +32,7 @@ def replay_us(graph: torch.cuda.CUDAGraph, calls: int, replays: int = REPLAYS) -
     """Microseconds a call: median over replays of (graph time / calls)."""
     for _ in range(3):
         graph.replay()
-    times = []
+    times: list[float] = []
     for _ in range(replays):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dsv4_hooks.record import FOLDER_VARIABLE, folder_of
+
 
 class SettingsError(ValueError):
     """Setting, value found, values expected, what to do."""
@@ -15,7 +17,7 @@ class SettingsError(ValueError):
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
     enabled: bool
-    record_dir: Path | None
+    record_folder: Path | None
 
 
 def load(environ: Mapping[str, str] = os.environ) -> PluginSettings:
@@ -23,5 +25,4 @@ def load(environ: Mapping[str, str] = os.environ) -> PluginSettings:
     kernels = environ.get("DSV4_KERNELS", "") or "auto"
     if kernels not in ("auto", "stock"):
         raise SettingsError(f"DSV4_KERNELS={kernels!r}, expected auto or stock: correct it or leave it out")
-    record = environ.get("DSV4_PLUGIN_RECORD_DIR", "")
-    return PluginSettings(kernels == "auto", Path(record) if record else None)
+    return PluginSettings(kernels == "auto", folder_of(environ.get(FOLDER_VARIABLE)))

@@ -82,14 +82,14 @@ def test_compilers_for_run_time_kernels(runner: Runner) -> None:
 
 
 def test_our_kernels_come_compiled(runner: Runner) -> None:
-    """What `serve` copies into the cache serves every launch of a TP4 server; the folder of another user, too."""
+    """What `serve` copies into the cache serves every launch of a TP4 or TP2 server, for another user too."""
     seed = (
-        "from pathlib import Path; from dsv4_pd import prebuilt, paths;"
+        "from pathlib import Path; from dsv4_pd.plan import paths; from dsv4_pd.run import prebuilt;"
         "print('seeded', prebuilt.seed(paths.share_dir() / 'caches' / 'triton', Path('/tmp/cache/triton')))"
     )
     script = (
         f'/opt/dsv4-pd/venvs/appliance/bin/python -c "{seed}" && '
-        "/opt/dsv4-pd/venvs/engine/bin/python -m dsv4_kernels.aot.warm /tmp/cache/triton"
+        "/opt/dsv4-pd/venvs/engine/bin/python -m dsv4_kernels.aot.warm /tmp/cache/triton --heads 16 32"
     )
     code, output = runner.run("sh", "-c", script, user="12345:0")
     assert code == 0, output

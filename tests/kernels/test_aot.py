@@ -16,7 +16,7 @@ from dsv4_kernels import layout
 from dsv4_kernels.aot.compile import parse_report
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "kernels"
+SOURCES = os.pathsep.join(str(ROOT / name) for name in ("kernels", "hooks"))
 SHIPPED = re.search(r"^triton==(\S+)", (ROOT / "docker/engine.lock").read_text(), re.MULTILINE)
 REGISTERS_PER_SM = 65_536
 SHARED_PER_SM = 102_400  # sm_120: 100 KB an SM, of which each block also takes 1 KB
@@ -26,7 +26,7 @@ BLOCK_RESERVE = 1_024
 def compile_all(*arguments: str) -> list[dict[str, Any]]:
     """In a process of its own: this one may hold the kernels as interpreter functions."""
     environ = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environ["PYTHONPATH"] = str(SOURCE)
+    environ["PYTHONPATH"] = SOURCES
     command = [sys.executable, "-m", "dsv4_kernels.aot", *arguments]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -12,6 +12,7 @@ import torch
 from benchmarks import indexer, indexer_topk, mhc, peers, sparse_mla
 from benchmarks.results import GateError, gate
 from dsv4_kernels import layout, testing
+from dsv4_kernels.mhc_post_pre.reference import mhc_post_pre_reference
 
 DATA = Path(__file__).resolve().parents[2] / "kernels" / "benchmarks" / "data"
 
@@ -58,7 +59,9 @@ def test_indexer_inputs_use_distinct_pages(generator: torch.Generator, monkeypat
 
 def test_mhc_errors_accept_the_reference_itself(generator: torch.Generator) -> None:
     case = testing.mhc_inputs(1, generator)
-    residual, _, comb, layer_input = mhc.mhc_post_pre_reference(*mhc.tensors(case), mhc.CONSTANTS)
+    x, before, post, mixes, fn, scale, base, norm = mhc.tensors(case)
+    constants = mhc.CONSTANTS
+    residual, _, comb, layer_input = mhc_post_pre_reference(x, before, post, mixes, fn, scale, base, norm, constants)
     assert mhc.errors(case, residual, comb, layer_input) == [0.0, 0.0]
 
 

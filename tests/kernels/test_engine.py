@@ -56,6 +56,7 @@ def installed(tmp_path: Path) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dsv4-kernels\nVersion: 0.1.0\n")
     (info / "entry_points.txt").write_text("[sglang.srt.plugins]\ndsv4-kernels = dsv4_kernels.sglang_plugin:register\n")
     (site / "dsv4_kernels").symlink_to(ROOT / "kernels" / "dsv4_kernels")
+    (site / "dsv4_hooks").symlink_to(ROOT / "hooks" / "dsv4_hooks")
     assert TRITON is not None
     (site / "triton").symlink_to(TRITON)
     return site
@@ -98,9 +99,9 @@ def test_a_changed_engine_is_refused_whole(installed: Path, tmp_path: Path) -> N
     """SGLang only logs the refusal and serves on; the record is what says so."""
     change = """
     from dsv4_kernels.sglang_plugin import table
-    import dsv4_kernels.sglang_plugin as plugin, dataclasses
+    import dataclasses
     first, *rest = table.HOOKS
-    plugin.HOOKS = (first, *[dataclasses.replace(hook, parameters=("other",)) for hook in rest])
+    table.HOOKS = (first, *[dataclasses.replace(hook, parameters=("other",)) for hook in rest])
     """
     _, record = run(installed, tmp_path / "records", change + LOAD)
     assert record["status"] == "failed"

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from dsv4_kernels import layout
 
 PACKAGE = Path(__file__).resolve().parents[2] / "kernels" / "dsv4_kernels"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -32,7 +33,7 @@ def named(*names: str) -> list[Path]:
     return chosen
 
 
-@pytest.mark.parametrize("path", named("layout.py", "tiling.py", "settings.py", "table.py"), ids=str)
+@pytest.mark.parametrize("path", named("layout.py", "tiling.py", "cards.py", "settings.py", "table.py"), ids=str)
 def test_tables_need_no_gpu_stack(path: Path) -> None:
     assert not roots(path) & {"torch", "triton", "sglang"}
 
@@ -49,8 +50,19 @@ def test_a_kernel_needs_only_triton(path: Path) -> None:
 
 
 def test_only_the_plugin_imports_sglang() -> None:
-    importers = {path.parent.name for path in MODULES if "sglang" in roots(path)}
-    assert importers == {"sglang_plugin"}
+    """Through dsv4_hooks: it alone imports the engine's registry, and the plugin imports the engine by name."""
+    assert not [path for path in MODULES if "sglang" in roots(path)]
+    named = {path.parent.name for path in MODULES if re.search(r'import_module\("sglang', path.read_text())}
+    assert named == {"sglang_plugin"}
+
+
+@pytest.mark.parametrize("path", named("kernel.py"), ids=str)
+def test_a_kernel_takes_the_layout_from_layout(path: Path) -> None:
+    """No byte size, page size or dimension of layout.py stands in a kernel as a number."""
+    sizes = {value for name, value in vars(layout).items() if name.isupper() and type(value) is int and value >= 400}
+    numbers = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+    threads = {512} if path.parent.name == "indexer_topk" else set()  # 16 warps
+    assert not (sizes & {number for number in numbers if type(number) is int}) - threads
 
 
 def test_the_environment_is_read_in_one_place() -> None:

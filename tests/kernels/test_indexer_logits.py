@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from dsv4_kernels import layout, testing
+from dsv4_kernels.cards import H200, TARGET
 from dsv4_kernels.indexer_logits.op import indexer_logits
 from dsv4_kernels.indexer_logits.reference import indexer_logits_reference
 from dsv4_kernels.indexer_logits.tiling import Tiling, choose_tiling
@@ -81,12 +82,16 @@ def test_a_wrong_layout_is_refused_with_both_numbers(generator: torch.Generator)
 @pytest.mark.parametrize(
     ("batch", "pages", "programs"), [(1, 1, 1), (1, 2048, 528), (64, 8, 256), (3, 5, 9), (64, 4096, 528)]
 )
-def test_tiling_table(batch: int, pages: int, programs: int) -> None:
-    assert choose_tiling(batch, pages).programs == programs
+def test_tiling_table_of_the_h200(batch: int, pages: int, programs: int) -> None:
+    assert choose_tiling(batch, pages, H200.sms).programs == programs
+
+
+def test_the_target_runs_more_programs() -> None:
+    assert choose_tiling(64, 4096, TARGET.sms).programs == 752
 
 
 def test_grid_does_not_follow_the_maximum_context() -> None:
-    assert choose_tiling(64, 4096) == choose_tiling(64, 65_536)
+    assert choose_tiling(64, 4096, 132) == choose_tiling(64, 65_536, 132)
 
 
 @pytest.mark.gpu

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from dsv4_kernels import layout, testing
+from dsv4_kernels.cards import CARDS, H200, TARGET, Card
 from dsv4_kernels.indexer_topk.op import indexer_topk
 from dsv4_kernels.indexer_topk.reference import indexer_topk_errors, set_error
 from dsv4_kernels.indexer_topk.tiling import Tiling, choose_tiling
@@ -128,9 +129,10 @@ def test_a_tie_at_the_edge_may_fall_either_way() -> None:
 
 @pytest.mark.parametrize("batch", [1, 2, 7, 8, 16, 31, 32, 64, 100, 4096])
 @pytest.mark.parametrize("pages", [1, 8, 256, 4096, 65_536])
-def test_every_part_holds_its_best(batch: int, pages: int) -> None:
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_every_part_holds_its_best(batch: int, pages: int, card: Card) -> None:
     """What the pieces keep is one tile for the last part."""
-    tiling = choose_tiling(batch, pages)
+    tiling = choose_tiling(batch, pages, card.sms)
     assert 1 <= tiling.parts <= tiling.pieces
     assert tiling.pieces * tiling.size >= pages * layout.INDEX_PAGE
     assert TOPK <= tiling.slot < tiling.size
@@ -139,8 +141,12 @@ def test_every_part_holds_its_best(batch: int, pages: int) -> None:
 @pytest.mark.parametrize(
     ("batch", "pages", "parts"), [(1, 32, 1), (1, 256, 2), (1, 2048, 16), (8, 2048, 16), (64, 2048, 8), (4096, 2048, 1)]
 )
-def test_tiling_table(batch: int, pages: int, parts: int) -> None:
-    assert choose_tiling(batch, pages).parts == parts
+def test_tiling_table_of_the_h200(batch: int, pages: int, parts: int) -> None:
+    assert choose_tiling(batch, pages, H200.sms).parts == parts
+
+
+def test_the_target_shares_a_row_between_more_parts() -> None:
+    assert (choose_tiling(64, 2048, H200.sms).parts, choose_tiling(64, 2048, TARGET.sms).parts) == (8, 11)
 
 
 @pytest.mark.gpu

@@ -7,14 +7,14 @@ import torch
 from dsv4_kernels import layout, testing
 from dsv4_kernels.mhc_post_pre.op import Boundary, mhc_post_pre
 from dsv4_kernels.mhc_post_pre.reference import Constants, mhc_post_pre_reference, post_residual
-from dsv4_kernels.mhc_post_pre.tiling import Tiling, choose_tiling
+from dsv4_kernels.mhc_post_pre.tiling import TILING, Tiling
 from dsv4_kernels.testing import MhcInputs, relative_error
 
 FEW_SPLITS = Tiling(1024, 4)  # the interpreter runs a program at a time
 CONSTANTS = Constants()
 
 
-def run(inputs: MhcInputs, tiling: Tiling | None = None, norm: bool = True, iterations: int = 20) -> Boundary:
+def run(inputs: MhcInputs, tiling: Tiling = TILING, norm: bool = True, iterations: int = 20) -> Boundary:
     return mhc_post_pre(
         inputs.x,
         inputs.residual,
@@ -98,9 +98,8 @@ def test_the_layer_input_may_be_given(generator: torch.Generator) -> None:
 
 @pytest.mark.parametrize("tokens", [9, 16, 17, 33, 64])
 def test_tiling_table(tokens: int) -> None:
-    tiling = choose_tiling(tokens)
-    assert tiling.splits * -(-tokens // tiling.block_t) == 64 * -(-tokens // 16), "blocks of the first kernel"
-    assert tiling.slice_size % (tiling.mix_warps * tiling.block_k) == 0
+    assert TILING.splits * -(-tokens // TILING.block_t) == 64 * -(-tokens // 16), "blocks of the first kernel"
+    assert TILING.slice_size % (TILING.mix_warps * TILING.block_k) == 0
 
 
 @pytest.mark.gpu

@@ -1,19 +1,24 @@
-"""Settings, record and adapters of the plugin, without the engine."""
+"""Settings, hooks and adapters of the plugin, without the engine."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from dsv4_hooks.engine import ENGINE_VERSION
+from dsv4_hooks.record import Record
+from dsv4_hooks.table import Context
+from dsv4_hooks.targets import EngineChanged
 from dsv4_kernels import layout, settings, testing
-from dsv4_kernels.sglang_plugin import EngineMismatchError, adapters, around, bind, check_target, check_version
-from dsv4_kernels.sglang_plugin.record import Record
-from dsv4_kernels.sglang_plugin.table import HOOKS, Hook
+from dsv4_kernels.sglang_plugin import PLUGIN, adapters, register
+from dsv4_kernels.sglang_plugin.hooked import bind
+from dsv4_kernels.sglang_plugin.table import HOOKS
 from dsv4_kernels.testing import relative_error
 
 HOOK = {hook.name: hook for hook in HOOKS}
@@ -32,35 +37,22 @@ def read(folder: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text()))
 
 
-def test_a_record_says_installed_then_active(tmp_path: Path) -> None:
-    record = Record(tmp_path / "plugins")
-    record.installed("a")
-    record.finish("ok")
-    assert read(tmp_path / "plugins")["patches"] == {"a": "installed"}
-    record.active("a")
-    assert read(tmp_path / "plugins")["patches"] == {"a": "active"}
+def test_another_engine_is_refused_whole_and_the_record_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.0.1")
+    monkeypatch.setenv("DSV4_PLUGIN_RECORD_DIR", str(tmp_path))
+    with pytest.raises(EngineChanged, match=rf"sglang 0\.0\.1, expected {re.escape(ENGINE_VERSION)}"):
+        register()
+    written = read(tmp_path)
+    assert (written["status"], written["patches"]) == ("failed", {})
+    assert "DSV4_KERNELS=stock" in written["reason"]
 
 
-def test_a_record_that_never_finished_is_a_failure(tmp_path: Path) -> None:
-    record = Record(tmp_path)
-    record.write()
-    assert read(tmp_path)["status"] == "failed"
-
-
-def test_no_record_folder_writes_nothing() -> None:
-    Record(None).finish("ok")
-
-
-def test_another_engine_is_refused() -> None:
-    with pytest.raises(EngineMismatchError, match=r"sglang 0\.5\.24, expected 0\.5\.23"):
-        check_version("0.5.24")
-
-
-def test_a_target_that_is_gone_or_changed_is_refused() -> None:
-    with pytest.raises(EngineMismatchError, match="does not exist"):
-        check_target(Hook("x", "json.no_such_function", (), "mhc"))
-    with pytest.raises(EngineMismatchError, match=r"takes \('obj',.*expected \('value',\)"):
-        check_target(Hook("x", "json.dumps", ("value",), "mhc"))
+def test_every_hook_loads_without_the_engine(tmp_path: Path) -> None:
+    """Adapters are callables of the table: a misspelt one fails here and not on the GPU."""
+    for hook in HOOKS:
+        assert callable(hooked(hook.name, tmp_path, open_signature()))
 
 
 def test_arguments_are_bound_by_name_however_they_were_passed() -> None:
@@ -91,7 +83,15 @@ def sparse_mla_call(batch: int, heads: int, generator: torch.Generator) -> dict[
 
 
 def hooked(name: str, tmp_path: Path, signature: inspect.Signature) -> Any:
-    return around(HOOK[name], signature, Record(tmp_path))
+    """As the engine calls it: the hook of the table, with the mark that dsv4_hooks puts around it."""
+    record = Record(PLUGIN, tmp_path)
+    around = HOOK[name].load(Context(name, signature, record))
+
+    def marked(original: Any, *args: Any, **kwargs: Any) -> Any:
+        record.active(name)
+        return around(original, *args, **kwargs)
+
+    return marked
 
 
 def open_signature() -> inspect.Signature:
@@ -144,13 +144,6 @@ def test_another_cache_is_left_to_the_engine(shape: tuple[int, ...], stride: int
     found = adapters.refuse_cache(cache)
     assert found is not None
     assert reason in found
-
-
-def test_a_reason_is_written_once(tmp_path: Path) -> None:
-    record = Record(tmp_path)
-    for _ in range(3):
-        record.fallback("a", "why")
-    assert read(tmp_path)["fallbacks"] == {"a": ["why"]}
 
 
 def mhc_call(tokens: int, generator: torch.Generator) -> dict[str, Any]:

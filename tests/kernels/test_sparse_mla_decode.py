@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from dsv4_kernels import layout, testing
+from dsv4_kernels.cards import CARDS, H200, TARGET, Card
 from dsv4_kernels.sparse_mla_decode.op import sparse_mla_decode
 from dsv4_kernels.sparse_mla_decode.reference import Scope, sparse_mla_reference
 from dsv4_kernels.sparse_mla_decode.tiling import Tiling, choose_tiling
@@ -207,8 +208,34 @@ def test_a_wrong_layout_is_refused_with_both_numbers(generator: torch.Generator)
         (4096, 16, (128, 512), 1),
     ],
 )
-def test_tiling_table(batch: int, heads: int, widths: tuple[int, int], splits: int) -> None:
-    assert choose_tiling(batch, heads, *widths).splits == splits
+def test_tiling_table_of_the_h200(batch: int, heads: int, widths: tuple[int, int], splits: int) -> None:
+    assert choose_tiling(batch, heads, *widths, H200.sms).splits == splits
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "widths", "expected"),
+    [
+        (1, 16, (128, 512), Tiling(16, 32, 4, 20)),
+        (16, 16, (128, 512), Tiling(16, 64, 8, 10)),  # 160 blocks, where 132 SMs get 128
+        (32, 16, (128, 512), Tiling(16, 32, 4, 5)),
+        (64, 16, (128, 512), Tiling(16, 32, 4, 5)),
+        (64, 32, (128, 512), Tiling(16, 32, 4, 2)),  # 128 blocks fill an H200, but not this card
+        (139, 16, (128, 512), Tiling(16, 64, 8, 1)),  # 139 to 188 blocks do
+        (189, 16, (128, 512), Tiling(16, 32, 4, 1)),
+        (1, 16, (128, 8192), Tiling(16, 32, 4, 260)),
+    ],
+)
+def test_tiling_table_of_the_target(batch: int, heads: int, widths: tuple[int, int], expected: Tiling) -> None:
+    assert choose_tiling(batch, heads, *widths, TARGET.sms) == expected
+
+
+@pytest.mark.parametrize("card", CARDS, ids=str)
+def test_splits_never_exceed_a_wave_nor_the_tiles(card: Card) -> None:
+    for batch in range(1, 400):
+        for width in (0, 512, 8192):
+            tiling = choose_tiling(batch, 16, 128, width, card.sms)
+            assert 1 <= tiling.splits <= -(-128 // tiling.block_n) + -(-width // tiling.block_n)
+            assert tiling.splits == 1 or tiling.splits * batch <= 2 * card.sms
 
 
 @pytest.mark.gpu
@@ -216,6 +243,7 @@ def test_tiling_table(batch: int, heads: int, widths: tuple[int, int], splits: i
 @pytest.mark.parametrize("heads", [16, 64])
 def test_full_size(tolerance: float, generator: torch.Generator, batch: int, heads: int) -> None:
     inputs = testing.sparse_mla_inputs(batch, heads, 128, 512, generator, main_pages=64, extra_pages=256)
+    assert inputs.topk_length is not None and inputs.extra_topk_length is not None
     for row in range(batch):
         inputs.topk_length[row] = 1 + row * 37 % 128
         inputs.extra_topk_length[row] = 1 + row * 101 % 512
@@ -225,6 +253,7 @@ def test_full_size(tolerance: float, generator: torch.Generator, batch: int, hea
 @pytest.mark.gpu
 def test_one_graph_serves_growing_lengths(tolerance: float, generator: torch.Generator) -> None:
     inputs = testing.sparse_mla_inputs(8, 16, 128, 512, generator, main_pages=64, extra_pages=256)
+    assert inputs.topk_length is not None and inputs.extra_topk_length is not None
     inputs.topk_length.fill_(1)
     inputs.extra_topk_length.fill_(1)
     run(inputs)

@@ -83,7 +83,7 @@ class Pair:
         self.stop()
 
     def _router_arguments(self) -> tuple[str, ...]:
-        servers = ("--prefill", f"http://127.0.0.1:{self.prefill}", str(self.bootstrap))
+        servers: tuple[str, ...] = ("--prefill", f"http://127.0.0.1:{self.prefill}", str(self.bootstrap))
         servers += ("--decode", f"http://127.0.0.1:{self.decode}", "--pd-disaggregation", "--policy", "round_robin")
         probes = ("--health-check-endpoint", "/ready", "--health-check-interval-secs", "1")
         metrics = ("--prometheus-host", "127.0.0.1", "--prometheus-port", str(self.router_metrics))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv4_cpu_pd.record import Record
-from dsv4_cpu_pd.targets import require_attribute, require_parameters
+from dsv4_hooks.record import Record
+from dsv4_hooks.targets import require_attribute, require_leading
 
 TARGET = "nixl._api.nixl_agent.make_prepped_xfer"
 
@@ -16,7 +16,7 @@ TARGET = "nixl._api.nixl_agent.make_prepped_xfer"
 def install(record: Record, agent: Any) -> None:
     original = require_attribute("nixl_agent", agent, "make_prepped_xfer")
     leading = ("self", "operation", "local_xfer_side", "local_indices", "remote_xfer_side", "remote_indices")
-    require_parameters("make_prepped_xfer", original, leading)
+    require_leading("make_prepped_xfer", original, leading)
 
     def first_block_only(self: Any, operation: str, local: Any, indices: Any, *rest: Any, **options: Any) -> Any:
         record.active(TARGET)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from dsv4_cpu_pd.record import Record
-from dsv4_cpu_pd.targets import TargetChanged, require_attribute, require_parameters
+from dsv4_hooks.record import Record
+from dsv4_hooks.targets import EngineChanged, require_attribute, require_leading, require_use
 
 SEGMENTS = "nixl._api.nixl_agent.nixl_mems"
 PAUSE = "nixl._api.nixlBind.nixlAgent"
@@ -21,7 +21,7 @@ PAUSE_US = 200
 
 def install(record: Record, api: ModuleType) -> None:
     agent = require_attribute("nixl._api", api, "nixl_agent")
-    require_parameters("nixl_agent.__init__", agent.__init__, ("self", "agent_name", "nixl_conf"))
+    require_leading("nixl_agent.__init__", agent.__init__, ("self", "agent_name", "nixl_conf"))
     check_segment_use(agent)
     install_segments(record, agent)
     install_pause(record, require_attribute("nixl._api", api, "nixlBind"))
@@ -31,8 +31,7 @@ def check_segment_use(agent: type) -> None:
     """Every method that turns a memory kind into a segment must go through the table that is changed below."""
     for method in ("get_reg_descs", "get_xfer_descs"):
         function = require_attribute("nixl_agent", agent, method)
-        if "nixl_mems" not in function.__code__.co_names:
-            raise TargetChanged(f"nixl_agent.{method} no longer looks memory kinds up in nixl_mems")
+        require_use(f"nixl_agent.{method}", function, "nixl_mems")
 
 
 def install_segments(record: Record, agent: Any) -> None:
@@ -42,7 +41,7 @@ def install_segments(record: Record, agent: Any) -> None:
         original(self, *arguments, **options)
         missing = {"VRAM", "DRAM", "cuda"} - set(self.nixl_mems)
         if missing:
-            raise TargetChanged(f"nixl_agent.nixl_mems has no {sorted(missing)!r}")
+            raise EngineChanged(f"nixl_agent.nixl_mems has no {sorted(missing)!r}")
         self.nixl_mems |= dict.fromkeys(("VRAM", "cuda"), self.nixl_mems["DRAM"])
         record.active(SEGMENTS)
 

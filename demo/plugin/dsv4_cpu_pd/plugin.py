@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
-from dsv4_cpu_pd.record import PLUGIN, Record
+from dsv4_hooks.record import FOLDER_VARIABLE, Record, folder_of
+
 from dsv4_cpu_pd.settings import Settings, read_settings
+
+PLUGIN = "dsv4-cpu"
 
 
 def register() -> None:
     """All patches or none that counts: a pair on a CPU without them serves nothing, so failing ends the process."""
-    record = Record(directory=None)
+    record = Record(PLUGIN, folder_of(os.environ.get(FOLDER_VARIABLE)))
     try:
-        settings = read_settings()
-        record.directory = settings.record_dir
-        install(record, settings)
+        install(record, read_settings())
     except Exception as problem:  # SGLang would log it and serve on
-        record.finish(f"{type(problem).__name__}: {problem}")
+        record.fail(problem)
         # SystemExit is no Exception: it passes through SGLang's own handler
         sys.exit(f"{PLUGIN} plugin: {problem}: this process cannot serve on a CPU and ends")
-    record.finish(None)
+    record.succeed()
 
 
 def install(record: Record, settings: Settings) -> None:

@@ -11,20 +11,20 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from dsv4_cpu_pd.record import Record
-from dsv4_cpu_pd.targets import TargetChanged
+from dsv4_hooks.record import Record
+from dsv4_hooks.targets import EngineChanged
 
 MODULE, NAME = "vllm._custom_ops", "rotary_embedding"
 TARGET = f"{MODULE}.{NAME}"
 
 
 def rotary_embedding(*_: object, **__: object) -> None:
-    raise TargetChanged("SGLang called vLLM's rotary_embedding on a CPU, where it used to run its own torch code")
+    raise EngineChanged("SGLang called vLLM's rotary_embedding on a CPU, where it used to run its own torch code")
 
 
 def install(record: Record) -> None:
     if importlib.util.find_spec("vllm") is not None:
-        raise TargetChanged("vllm is installed beside SGLang: its own CUDA rotary_embedding would be taken")
+        raise EngineChanged("vllm is installed beside SGLang: its own CUDA rotary_embedding would be taken")
     module = ModuleType(MODULE)
 
     def find(name: str) -> Any:

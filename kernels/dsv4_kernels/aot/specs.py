@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dsv4_kernels import layout
+from dsv4_kernels.cards import Card
 from dsv4_kernels.indexer_logits.kernel import indexer_logits_kernel
 from dsv4_kernels.indexer_logits.tiling import choose_tiling as indexer_tiling
 from dsv4_kernels.indexer_topk.kernel import topk_kernel
 from dsv4_kernels.indexer_topk.tiling import choose_tiling as topk_tiling
 from dsv4_kernels.mhc_post_pre.kernel import mhc_finish_kernel, mhc_mix_kernel
-from dsv4_kernels.mhc_post_pre.tiling import choose_tiling as mhc_tiling
+from dsv4_kernels.mhc_post_pre.tiling import TILING as MHC_TILING
 from dsv4_kernels.sparse_mla_decode.kernel import sparse_mla_combine_kernel, sparse_mla_split_kernel
 from dsv4_kernels.sparse_mla_decode.op import COMBINE_DIMS, COMBINE_SPLITS
 from dsv4_kernels.sparse_mla_decode.tiling import choose_tiling as mla_tiling
@@ -64,9 +65,9 @@ class Spec:
 SCOPES = {"c4": (layout.C4_PAGE, True), "c128": (layout.C128_PAGE, True), "swa": (layout.C4_PAGE, False)}
 
 
-def sparse_mla_specs(heads: int, scope: str, batch: int) -> tuple[Spec, ...]:
+def sparse_mla_specs(heads: int, scope: str, batch: int, card: Card) -> tuple[Spec, ...]:
     page, has_extra = SCOPES[scope]
-    tiling = mla_tiling(batch, heads, layout.SWA_WINDOW, layout.INDEX_TOPK if has_extra else 0)
+    tiling = mla_tiling(batch, heads, layout.SWA_WINDOW, layout.INDEX_TOPK if has_extra else 0, card.sms)
     single = tiling.splits == 1
     shared = {"H": heads, "BN": tiling.block_n, "HAS_SINK": True, "HAS_MAIN_LENGTH": True}
     shared |= {"HAS_EXTRA": has_extra, "HAS_EXTRA_LENGTH": has_extra}
@@ -93,8 +94,8 @@ def sparse_mla_specs(heads: int, scope: str, batch: int) -> tuple[Spec, ...]:
     return (split,) if single else (split, combine)
 
 
-def mhc_specs(tokens: int) -> tuple[Spec, ...]:
-    tiling = mhc_tiling(tokens)
+def mhc_specs() -> tuple[Spec, ...]:
+    tiling = MHC_TILING
     size = {"HIDDEN": layout.HIDDEN}
     mix = {"SLICE": tiling.slice_size, "BT": tiling.block_t, "BG": tiling.mix_warps, "BK": tiling.block_k}
     finish = {"SPLITS": tiling.splits, "ITERATIONS": layout.SINKHORN_ITERS, "HAS_NORM": True}
@@ -104,16 +105,16 @@ def mhc_specs(tokens: int) -> tuple[Spec, ...]:
     )
 
 
-def indexer_specs(batch: int) -> tuple[Spec, ...]:
-    tiling = indexer_tiling(batch, 4096)
+def indexer_specs(batch: int, card: Card) -> tuple[Spec, ...]:
+    tiling = indexer_tiling(batch, 4096, card.sms)
     constants = {"SKIP": layout.INDEX_TOPK, "PAGES": tiling.pages, "BR": tiling.row_block, "STAGES": tiling.num_stages}
     constants |= {"ONE_BLOCK": batch <= tiling.row_block, "HAS_ZERO": True}
     types = {"p_q": "*fp8e4nv", "p_out": "*fp32", "p_zero": "*i32"}
     return (Spec(f"indexer_logits B={batch}", indexer_logits_kernel, constants, tiling.num_warps, types=types),)
 
 
-def topk_specs(batch: int) -> tuple[Spec, ...]:
-    tiling = topk_tiling(batch, 4096)
+def topk_specs(batch: int, card: Card) -> tuple[Spec, ...]:
+    tiling = topk_tiling(batch, 4096, card.sms)
     constants = {"TOPK": layout.INDEX_TOPK, "SLOT": tiling.slot, "SMALL": tiling.small, "SIZE": tiling.size}
     constants |= {"HAS_RAW": False}
     types = dict.fromkeys(("p_out", "p_raw", "p_cand_key", "p_cand_index", "p_arrived"), "*i32")
@@ -123,12 +124,13 @@ def topk_specs(batch: int) -> tuple[Spec, ...]:
     )
 
 
-def all_specs() -> tuple[Spec, ...]:
+def all_specs(card: Card) -> tuple[Spec, ...]:
     """Decode at TP4 (16 heads), TP2 (32) and TP1 (64): every scope, split and whole."""
-    specs = [spec for scope in SCOPES for spec in sparse_mla_specs(16, scope, 64)]
-    specs += sparse_mla_specs(16, "c4", 8)  # 64 keys a step
-    specs += sparse_mla_specs(16, "swa", 8)  # few rows: split
-    specs += [*sparse_mla_specs(32, "c4", 32), *sparse_mla_specs(32, "c4", 64)]
-    specs += sparse_mla_specs(64, "c4", 64)  # one split: the kernel that also applies the sink
-    specs += [*mhc_specs(64), *indexer_specs(64), *topk_specs(64)]
+    specs = [spec for scope in SCOPES for spec in sparse_mla_specs(16, scope, 64, card)]
+    specs += sparse_mla_specs(16, "c4", 8, card)  # 64 keys a step
+    specs += sparse_mla_specs(16, "swa", 8, card)  # few rows: split
+    specs += [*sparse_mla_specs(32, "c4", 32, card), *sparse_mla_specs(32, "c4", 64, card)]
+    specs += sparse_mla_specs(64, "c4", 64, card)  # one split: the kernel that also applies the sink
+    specs += sparse_mla_specs(64, "c4", 40, card)  # 160 blocks: on 188 SMs one split of 64 keys a step
+    specs += [*mhc_specs(), *indexer_specs(64, card), *topk_specs(64, card)]
     return tuple(specs)

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
-from dsv4_kernels import layout
+from dsv4_kernels import cards, layout
+from dsv4_kernels.cards import Card
 from dsv4_kernels.layout import PageLayout
 from dsv4_kernels.sglang_plugin import adapters
 
@@ -114,14 +116,14 @@ def mhc_call(tokens: int) -> dict[str, Any]:
     }
 
 
-def launch_all(heads: int) -> None:
-    """Every shape that passes the adapters' own refusals, for one head count."""
+def launch_all(heads: int, card: Card) -> None:
+    """Every shape that passes the adapters' own refusals, for one head count on one card."""
     for page_size, widths in SCOPES:
         for width in widths:
             for batch in range(1, adapters.DECODE_ROWS + 1):
                 call = sparse_mla_call(batch, heads, page_size, width)
                 assert adapters.refuse_sparse_mla(call) is None
-                adapters.sparse_mla(call)
+                adapters.sparse_mla(call, card)
     for tokens in adapters.MHC_TOKENS:
         call = mhc_call(tokens)
         assert adapters.refuse_mhc(call) is None
@@ -137,16 +139,20 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("capability", type=int, nargs="?", default=120)
     parser.add_argument("--heads", type=int, nargs="+", default=[16], help="of one rank: 16 at TP4, 32 at TP2")
+    parser.add_argument("--sms", type=int, help="SMs of the card; the known one of that capability where left out")
     options = parser.parse_args()
+    card = cards.of_capability(options.capability)
+    card = replace(card, sms=options.sms) if options.sms else card
     options.folder.mkdir(parents=True, exist_ok=True)
     os.environ["TRITON_CACHE_DIR"] = str(options.folder)
     had = binaries(options.folder)
     asked = compile_only(options.capability)
     for heads in options.heads:
-        launch_all(heads)
+        launch_all(heads, card)
     have = binaries(options.folder)
     print(
-        f"{len(asked)} launches for compute capability {options.capability / 10:.1f} with Triton {triton.__version__}: "
+        f"{len(asked)} launches for {card.sms} SMs of compute capability {card.capability / 10:.1f} with Triton "
+        f"{triton.__version__}: "
         f"{len(have - had)} kernels compiled, {len(have)} in {options.folder}"
     )
     return 0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from dsv4_kernels import layout
 from dsv4_kernels.device import let_next_kernel_start
 
-PAGE = tl.constexpr(64)
-DIM = tl.constexpr(128)
-HEADS = tl.constexpr(64)
-PAGE_BYTES = tl.constexpr(8448)
-PAGE_DATA = tl.constexpr(8192)
+PAGE = tl.constexpr(layout.INDEX_PAGE)
+DIM = tl.constexpr(layout.INDEX_DIM)
+HEADS = tl.constexpr(layout.INDEX_HEADS)
+PAGE_BYTES = tl.constexpr(layout.INDEX_PAGE_BYTES)
+PAGE_DATA = tl.constexpr(layout.INDEX_PAGE_DATA)
 
 
 @triton.jit

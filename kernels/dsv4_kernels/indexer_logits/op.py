@@ -7,6 +7,7 @@ import torch
 from dsv4_kernels import layout
 from dsv4_kernels.indexer_logits.kernel import indexer_logits_kernel
 from dsv4_kernels.indexer_logits.tiling import Tiling, choose_tiling
+from dsv4_kernels.present import card_of
 
 FP8 = torch.float8_e4m3fn
 
@@ -53,7 +54,7 @@ def indexer_logits(
         out = torch.empty((batch, max_seq_len), dtype=torch.float32, device=q.device)
     if batch == 0:
         return out
-    tiling = tiling or choose_tiling(batch, pages)
+    tiling = tiling or choose_tiling(batch, pages, card_of(q.device).sms)
     indexer_logits_kernel[(tiling.programs,)](
         q, kv.view(FP8), kv.view(torch.uint8).reshape(-1).view(torch.float32), weights, seq_lens, page_table, out,
         seq_lens if zero is None else zero, 0 if zero is None else zero.numel(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PROGRAMS_LIMIT = 132 * 4
+PROGRAMS_PER_SM = 4
 PAGES = 2
 
 
@@ -21,8 +21,8 @@ class Tiling:
     num_stages: int = 3
 
 
-def choose_tiling(batch: int, table_pages: int) -> Tiling:
+def choose_tiling(batch: int, table_pages: int, sms: int) -> Tiling:
     """Never more programs than units at the widest table; the work inside follows the real lengths."""
     units = batch * -(-table_pages // PAGES)
     row_block = max(16, min(1024, 1 << (batch - 1).bit_length()))
-    return Tiling(PAGES, max(1, min(PROGRAMS_LIMIT, units)), row_block)
+    return Tiling(PAGES, max(1, min(PROGRAMS_PER_SM * sms, units)), row_block)

@@ -9,6 +9,7 @@ from dsv4_kernels.indexer_logits.op import check_inputs, indexer_logits
 from dsv4_kernels.indexer_logits.tiling import Tiling as LogitsTiling
 from dsv4_kernels.indexer_topk.kernel import topk_kernel
 from dsv4_kernels.indexer_topk.tiling import Tiling, choose_tiling
+from dsv4_kernels.present import card_of
 
 TOPK = layout.INDEX_TOPK
 
@@ -44,7 +45,7 @@ def indexer_topk(
         check_output("raw", raw, batch)
     if batch == 0:
         return out
-    tiling = tiling or choose_tiling(batch, pages)
+    tiling = tiling or choose_tiling(batch, pages, card_of(q.device).sms)
     assert pages * layout.INDEX_PAGE <= tiling.pieces * tiling.size, (
         f"a table of {pages} pages, expected at most {tiling.pieces} pieces of {tiling.size} keys"
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dsv4_kernels import layout
 
-BLOCKS_LIMIT = 132 * 4
+BLOCKS_PER_SM = 4
 SPARE_SLOT = layout.INDEX_TOPK + 128
 
 
@@ -22,10 +22,10 @@ class Tiling:
     num_warps: int = 16
 
 
-def choose_tiling(batch: int, table_pages: int) -> Tiling:
+def choose_tiling(batch: int, table_pages: int, sms: int) -> Tiling:
     """A part a piece, up to four blocks an SM. Few pieces keep more than they must, which ends their search sooner;
     many keep no more than one tile can take.
     """
     pieces = max(1, -(-table_pages * layout.INDEX_PAGE // Tiling(1, 1).size))
     slot = SPARE_SLOT if pieces * SPARE_SLOT <= Tiling(1, 1).size else layout.INDEX_TOPK
-    return Tiling(pieces, max(1, min(pieces, BLOCKS_LIMIT // batch)), slot=slot)
+    return Tiling(pieces, max(1, min(pieces, BLOCKS_PER_SM * sms // batch)), slot=slot)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from dsv4_kernels import layout
 from dsv4_kernels.device import dot_bf16, let_next_kernel_start, wait_for_previous_kernel
 
-HC = tl.constexpr(4)
-MIXES = tl.constexpr(24)
+HC = tl.constexpr(layout.HC_MULT)
+MIXES = tl.constexpr(layout.HC_MIXES)
 MIXES_POW2 = tl.constexpr(32)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from dsv4_kernels import layout
 from dsv4_kernels.mhc_post_pre.kernel import mhc_finish_kernel, mhc_mix_kernel
-from dsv4_kernels.mhc_post_pre.tiling import Tiling, choose_tiling
+from dsv4_kernels.mhc_post_pre.tiling import TILING, Tiling
 
 MIXES_POW2 = 32
 
@@ -68,7 +68,7 @@ def mhc_post_pre(
     post_mult: float,
     iterations: int,
     norm_eps: float,
-    tiling: Tiling | None = None,
+    tiling: Tiling = TILING,
     layer_input: torch.Tensor | None = None,
 ) -> Boundary:
     """layer_input may be given, because only it may come from the engine's symmetric-memory pool."""
@@ -76,7 +76,6 @@ def mhc_post_pre(
     out = allocate(x, residual, layer_input)
     if tokens == 0:
         return out
-    tiling = tiling or choose_tiling(tokens)
     mix = torch.empty((tiling.splits, tokens, MIXES_POW2), dtype=torch.float32, device=x.device)
     square = torch.empty((tiling.splits, tokens), dtype=torch.float32, device=x.device)
     mhc_mix_kernel[(tiling.splits, -(-tokens // tiling.block_t))](

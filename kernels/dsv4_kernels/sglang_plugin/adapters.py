@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from dsv4_kernels import layout
+from dsv4_kernels.cards import Card
 from dsv4_kernels.mhc_post_pre.op import mhc_post_pre
 from dsv4_kernels.sparse_mla_decode.op import MAX_POOL_BYTES, sparse_mla_decode
 
@@ -46,8 +47,11 @@ def refuse_cache(cache: torch.Tensor) -> str | None:
     return None
 
 
-def sparse_mla(call: dict[str, Any]) -> tuple[torch.Tensor, None]:
-    """flash_mla_with_kvcache_sm120(**kwargs): only the first result is used by the engine."""
+def sparse_mla(call: dict[str, Any], card: Card | None = None) -> tuple[torch.Tensor, None]:
+    """flash_mla_with_kvcache_sm120(**kwargs): only the first result is used by the engine.
+
+    card: for compiling without one; a running engine's is the one that q lies on.
+    """
     q = call["q"]
     scale = call.get("softmax_scale")
     out = sparse_mla_decode(
@@ -60,6 +64,7 @@ def sparse_mla(call: dict[str, Any]) -> tuple[torch.Tensor, None]:
         call.get("extra_k_cache"),
         call.get("extra_indices_in_kvcache"),
         call.get("extra_topk_length"),
+        card=card,
     )
     return out, None
 

@@ -1,34 +1,29 @@
-"""Target → replacement: everything that this plugin changes in SGLang, and the engine that it was written against."""
+"""Target -> replacement: everything that this plugin changes in SGLang."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-ENGINE_VERSION = "0.5.23"
+from dsv4_hooks.table import Around, Context, Hook
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """name: for records and logs · target: dotted path · parameters: the engine's, in order · adapter: in adapters.py.
+def _sparse_mla(context: Context) -> Around:
+    from dsv4_kernels.sglang_plugin import adapters, hooked
 
-    required: the engine reaches the target in every DeepSeek-V4 forward on sm_120, so readiness may insist on it.
-    """
-
-    name: str
-    target: str
-    parameters: tuple[str, ...]
-    adapter: str
-    required: bool = False
+    return hooked.around(context, adapters.refuse_sparse_mla, adapters.sparse_mla)
 
 
+def _mhc(context: Context) -> Around:
+    from dsv4_kernels.sglang_plugin import adapters, hooked
+
+    return hooked.around(context, adapters.refuse_mhc, lambda call: adapters.mhc(call, hooked.symmetric_memory))
+
+
+# required: the engine reaches the target in every DeepSeek-V4 forward on sm_120
 HOOKS = (
     Hook(
         name="sparse_mla_decode",
         target="sglang.kernels.ops.attention.flash_mla_sm120.flash_mla_with_kvcache_sm120",
         parameters=("kwargs",),
-        adapter="sparse_mla",
+        load=_sparse_mla,
         required=True,
     ),
     # indexer_logits and indexer_topk are not here: docs/adr/0101 says why
@@ -53,8 +48,6 @@ HOOKS = (
             "norm_weight",
             "norm_eps",
         ),
-        adapter="mhc",
+        load=_mhc,
     ),
 )
-
-Around = Callable[..., Any]

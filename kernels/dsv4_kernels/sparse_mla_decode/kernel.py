@@ -11,6 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from dsv4_kernels import layout
 from dsv4_kernels.device import (
     dequantise,
     dequantise_or,
@@ -19,13 +20,14 @@ from dsv4_kernels.device import (
     wait_for_previous_kernel,
 )
 
-CHUNK = tl.constexpr(64)
-HALF = tl.constexpr(256)
-HALF_CHUNKS = tl.constexpr(4)
-NOPE_CHUNKS = tl.constexpr(7)
-NOPE_BYTES = tl.constexpr(448)
-TOKEN_BYTES = tl.constexpr(576)
-SCALE_BYTES = tl.constexpr(8)
+DIM = tl.constexpr(layout.HEAD_DIM)
+CHUNK = tl.constexpr(layout.SCALE_GROUP)
+HALF = tl.constexpr(layout.HEAD_DIM // 2)
+HALF_CHUNKS = tl.constexpr(layout.HEAD_DIM // 2 // layout.SCALE_GROUP)
+NOPE_CHUNKS = tl.constexpr(layout.SCALE_GROUPS)
+NOPE_BYTES = tl.constexpr(layout.NOPE_DIM)  # e4m3: a byte a dimension
+TOKEN_BYTES = tl.constexpr(layout.TOKEN_BYTES)
+SCALE_BYTES = tl.constexpr(layout.TOKEN_SCALE_BYTES)
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -50,7 +52,9 @@ def _locate(p_cache, token, page_units, PAGE: tl.constexpr):
     slot = token % PAGE
     # offsets in units of 16 and of 8 bytes stay in 32 bits for pools up to 16 GiB: half the address arithmetic
     p_token = p_cache + (page * page_units + slot * (TOKEN_BYTES // 16)).to(tl.int64) * 16
-    p_scale = p_cache + (page * (page_units * 2) + (slot + PAGE * (TOKEN_BYTES // 8))).to(tl.int64) * SCALE_BYTES
+    p_scale = (
+        p_cache + (page * (page_units * 2) + (slot + PAGE * (TOKEN_BYTES // SCALE_BYTES))).to(tl.int64) * SCALE_BYTES
+    )
     return p_token, p_scale.to(tl.pointer_type(tl.int32))
 
 
@@ -155,7 +159,7 @@ def sparse_mla_split_kernel(
     last = tl.minimum(first + share, tiles)
     if first < tl.maximum(tiles, 1):  # split 0 always runs: it writes the zeros of a row without keys
         wide_row = row.to(tl.int64)
-        o_d = o_h[:, None] * 512 + tl.arange(0, HALF)[None, :]
+        o_d = o_h[:, None] * DIM + tl.arange(0, HALF)[None, :]
         p_q_low = p_q + wide_row * stride_qb + o_h[:, None] * stride_qh + tl.arange(0, HALF)[None, :]
         q_low = tl.load(p_q_low)
         q_high = tl.load(p_q_low + HALF)
@@ -184,11 +188,11 @@ def sparse_mla_split_kernel(
                 factor = tl.exp2(top - high)
                 total = total * factor + tl.exp2(sink - high)
             factor = (factor / tl.where(total > 0.0, total, 1.0))[:, None]
-            tl.store(p_out + wide_row * (H * 512) + o_d, (acc_low * factor).to(tl.bfloat16))
-            tl.store(p_out + wide_row * (H * 512) + HALF + o_d, (acc_high * factor).to(tl.bfloat16))
+            tl.store(p_out + wide_row * (H * DIM) + o_d, (acc_low * factor).to(tl.bfloat16))
+            tl.store(p_out + wide_row * (H * DIM) + HALF + o_d, (acc_high * factor).to(tl.bfloat16))
         else:
             factor = (1.0 / tl.where(total > 0.0, total, 1.0))[:, None]
-            p_cell = p_part + (wide_row * splits + split) * (H * 512) + o_d
+            p_cell = p_part + (wide_row * splits + split) * (H * DIM) + o_d
             tl.store(p_cell, (acc_low * factor).to(p_part.dtype.element_ty))
             tl.store(p_cell + HALF, (acc_high * factor).to(p_part.dtype.element_ty))
             lse = tl.where(total > 0.0, top + tl.log2(total), float("-inf"))
@@ -228,7 +232,7 @@ def sparse_mla_combine_kernel(
         o_b = start + tl.arange(0, BS)
         m_b = o_b < used
         weight = tl.exp2(tl.load(p_lse + base + o_b * H, mask=m_b, other=float("-inf")) - high)
-        part = tl.load(p_part + (base + o_b * H)[:, None] * 512 + o_d[None, :], mask=m_b[:, None], other=0.0)
+        part = tl.load(p_part + (base + o_b * H)[:, None] * DIM + o_d[None, :], mask=m_b[:, None], other=0.0)
         acc += tl.sum(part.to(tl.float32) * weight[:, None], axis=0)
     out = acc / tl.where(total > 0.0, total, 1.0)
-    tl.store(p_out + tl.program_id(0).to(tl.int64) * 512 + o_d, out.to(tl.bfloat16))
+    tl.store(p_out + tl.program_id(0).to(tl.int64) * DIM + o_d, out.to(tl.bfloat16))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 
 from dsv4_kernels import layout
+from dsv4_kernels.cards import Card
 from dsv4_kernels.layout import PageLayout
+from dsv4_kernels.present import card_of
 from dsv4_kernels.sparse_mla_decode.kernel import sparse_mla_combine_kernel, sparse_mla_split_kernel
 from dsv4_kernels.sparse_mla_decode.tiling import Tiling, choose_tiling
 
@@ -58,9 +60,13 @@ def sparse_mla_decode(
     extra_topk_length: torch.Tensor | None = None,
     *,
     tiling: Tiling | None = None,
+    card: Card | None = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """q bf16 [B, 1, H, 512] → bf16 [B, 1, H, 512]. H is a multiple of 16. Safe to capture in a CUDA graph."""
+    """q bf16 [B, 1, H, 512] → bf16 [B, 1, H, 512]. H is a multiple of 16. Safe to capture in a CUDA graph.
+
+    card: whose SMs the tiling fills; the one that q lies on, where it is not given.
+    """
     batch, one, heads, dim = q.shape
     assert q.dtype == torch.bfloat16 and one == 1 and dim == layout.HEAD_DIM and q.stride(3) == 1, (
         f"q: {q.dtype} {tuple(q.shape)} strides {q.stride()}, expected bf16 [B, 1, H, 512], last stride 1"
@@ -81,7 +87,7 @@ def sparse_mla_decode(
     else:
         extra, extra_cache = main, raw_bytes(k_cache)
     widths = main.shape[1], extra.shape[1] if has_extra else 0
-    tiling = tiling or choose_tiling(batch, heads, *widths)
+    tiling = tiling or choose_tiling(batch, heads, *widths, (card or card_of(q.device)).sms)
     assert heads % tiling.block_h == 0, f"q: {heads} heads, expected a multiple of {tiling.block_h}"
     launch(
         q, raw_bytes(k_cache), main, topk_length, extra_cache, extra, extra_topk_length, attn_sink, out,

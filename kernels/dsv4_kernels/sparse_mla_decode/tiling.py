@@ -7,6 +7,9 @@ is all there is, splits of one tile cost more than they share: from 32 blocks on
 pay the same exchanges between warps for half the work; 32 and 64 heads a block spill or leave one block on an SM.
 
 Tables of more than 640 keys (c128) keep their splits: there rows may differ by hundreds of tiles.
+
+On another card the numbers of blocks stay, except where they say how full the card is: these follow its SMs. Neither
+is measured there.
 """
 
 from __future__ import annotations
@@ -14,12 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BLOCK_H = 16
-SM_COUNT = 132
-WAVE = 2 * SM_COUNT  # blocks that run at once: two an SM, of 50 KB and 128 threads each
+BLOCKS_PER_SM = 2  # that run at once, of 50 KB and 128 threads each
 NARROW, FEW_KEYS = 640, 128  # the window with the top-k, and the window alone
 WIDE_TILES, WIDE_TILES_OF_LONG_TABLES = range(4, 17), range(4, 9)
 HALF_WAVES = range(17, 33)
-ALONE = range(97, SM_COUNT + 1)
 ALONE_WITH_FEW_KEYS = 32
 
 
@@ -39,14 +40,23 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def choose_tiling(batch: int, heads: int, main_width: int, extra_width: int) -> Tiling:
-    """Splits fill one wave of blocks; a split never holds less than one tile."""
+def fills(blocks: int, sms: int) -> bool:
+    """One block an SM leaves few SMs idle: 97 to 132 blocks on an H200.
+
+    >>> fills(97, 132), fills(96, 132), fills(132, 132), fills(133, 132)
+    (True, False, True, False)
+    """
+    return cdiv(97 * sms, 132) <= blocks <= sms
+
+
+def choose_tiling(batch: int, heads: int, main_width: int, extra_width: int, sms: int) -> Tiling:
+    """Splits fill one wave of blocks on a card of `sms` SMs; a split never holds less than one tile."""
     blocks = batch * cdiv(heads, BLOCK_H)
     narrow, few_keys = main_width + extra_width <= NARROW, main_width + extra_width <= FEW_KEYS
-    alone = narrow and (blocks in ALONE or (few_keys and blocks >= ALONE_WITH_FEW_KEYS))
+    alone = narrow and (fills(blocks, sms) or (few_keys and blocks >= ALONE_WITH_FEW_KEYS))
     wide_tiles = WIDE_TILES if narrow else WIDE_TILES_OF_LONG_TABLES
     wide = alone or (blocks in wide_tiles and not few_keys)
     block_n, num_warps = (64, 8) if wide else (32, 4)
     tiles = cdiv(main_width, block_n) + cdiv(extra_width, block_n)
-    wave = SM_COUNT if wide or (narrow and blocks in HALF_WAVES) else WAVE
+    wave = sms if wide or (narrow and blocks in HALF_WAVES) else BLOCKS_PER_SM * sms
     return Tiling(BLOCK_H, block_n, num_warps, 1 if alone else max(1, min(tiles, wave // blocks)))
