@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
-from dsv4_pd.settings import flags
+from dsv4_pd.plan import owned_flags, paths, profiles
 from support.plans import eight_cards, make, no_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,12 +99,12 @@ def router_flags(planned: Sequence[Planned], name: str) -> set[str]:
 
 def refused_by_engine() -> set[str]:
     """Flags that an operator may not give a server, the parser's own aside."""
-    return _long(flags.ENGINE_OWNED)
+    return _long(owned_flags.engine_owned(profiles.read_all(paths.profiles_dir())))
 
 
 def refused_by_routers() -> set[str]:
     """The same for the routers."""
-    return _long(flags.ROUTER_OWNED)
+    return _long(owned_flags.router_owned())
 
 
 def _long(words: Iterable[str]) -> set[str]:
