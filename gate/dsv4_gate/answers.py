@@ -25,7 +25,7 @@ def plain_words(message: str) -> str:
     >>> plain_words("[07:39:27] /project/cpp/x.cc:83: Lookahead is not supported yet.")
     'Lookahead is not supported yet.'
     """
-    for inner in (_TRACE, _FRAME, _SOURCE, _MODULE, _OBJECT):
+    for inner in (_TRACE, _FRAME, _OBJECT, _SOURCE, _MODULE):
         message = inner.sub("", message)
     message = message.strip()
     return message if len(message) <= MOST_WORDS else message[:MOST_WORDS].rstrip() + " ..."

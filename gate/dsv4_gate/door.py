@@ -49,8 +49,8 @@ class Door:
         if body is None:
             reason = f"the request is larger than {most_body(bounds.context_length)} bytes"
             return await answer(send, scope["path"], 413, reason)
-        if reason := await _judged(body, bounds):
-            return await answer(send, scope["path"], 400, reason)
+        if refused := await _judged(body, bounds):
+            return await answer(send, scope["path"], 400, refused)
         return await self.app(scope, replay(body, receive), send)
 
 

@@ -105,9 +105,9 @@ def _longer(choices: Node, nodes: tuple[Node, ...], facts: dict[int, Facts]) -> 
     rows = [nodes[n].numbers for n in choices.numbers if nodes[n].kind == SEQUENCE]
     spelled = [tuple(nodes[n] for n in row) for row in rows]
     whole, more = set(spelled), 0
-    for row, parts in zip(rows, spelled, strict=True):
-        for cut in range(1, len(parts) if len(whole) > 1 else 0):
-            if parts[:cut] in whole:
+    for row, spelling in zip(rows, spelled, strict=True):
+        for cut in range(1, len(spelling) if len(whole) > 1 else 0):
+            if spelling[:cut] in whole:
                 more |= in_a_row([facts[n] for n in row[cut:]]).first
     return more
 
@@ -175,7 +175,8 @@ def _words(name: str) -> str:
 def _both_ends(grammar: Grammar, inside: list[list[int]], rules: list[Facts], facts: dict[int, Facts]) -> str | None:
     """A rule that begins with itself, and ends with itself: `a a`, `a "+" a`. A mere alias of itself is harmless."""
     count = len(grammar.bodies)
-    left, right = [set() for _ in range(count)], [set() for _ in range(count)]
+    left: list[set[int]] = [set() for _ in range(count)]
+    right: list[set[int]] = [set() for _ in range(count)]
     strict: tuple[set[tuple[int, int]], set[tuple[int, int]]] = (set(), set())
     for rule in range(count):
         for index in inside[rule]:

@@ -6,9 +6,9 @@ lines of the server's own. The convention, for everything that reads these logs:
 
 * Each record of Python's `logging` in each process of the engine is one line: `[time] message`. Whatever in it is not
   printable stands as its escape (`\\n`, `\\r`, `\\x1b`, `\\x85`, `\\u2028`), a traceback's line ends too.
-* So a line that begins with `[time]` is the begin of a record, and nothing after that begin was put at a line's begin by
-  a client. To read a traceback, split the line at the two characters `\\n`.
-* What is not a record (a traceback that ends the interpreter, a progress bar, a library's own message) is bare, as before.
+* So a line that begins with `[time]` is the begin of a record, and no client put anything at the begin of a line. To
+  read a traceback, split the line at the two characters `\\n`.
+* What is no record (a traceback that ends the interpreter, a progress bar, a library's own message) is bare, as before.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def install() -> None:
         return one_line(original(handler, record))
 
     setattr(format_one_line, MARK, True)
-    logging.Handler.format = format_one_line  # type: ignore[method-assign]
+    logging.Handler.format = format_one_line  # type: ignore[method-assign,assignment]
     logging.captureWarnings(True)  # a warning quotes what it warns of
     warnings.formatwarning = _short
     threading.excepthook = _log_thread  # asyncio and the executors go through logging already
