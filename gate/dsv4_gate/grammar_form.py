@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-BYTES, CLASS, STAR, EMPTY, REFERENCE, SEQUENCE, CHOICES, REPEAT = 0, 1, 2, 3, 4, 5, 6, 8  # xgrammar 0.2.7, "v16"
+BYTES, CLASS, STAR, EMPTY, REFERENCE, SEQUENCE, CHOICES, TAGS, REPEAT = range(9)  # xgrammar 0.2.7, "v16"
 VERSION = "v16"
 
 
@@ -57,6 +57,8 @@ def parts(grammar: Grammar, body: int) -> list[int]:
 
 def references(node: Node) -> Iterable[int]:
     """Rules that an expression names."""
+    if node.kind == TAGS:  # pairs of an opening and a rule, then two numbers about the text around them
+        return node.numbers[1:-2:2]
     return node.numbers[:1] if node.kind in (REFERENCE, REPEAT) else ()
 
 

@@ -26,6 +26,7 @@ from dsv4_gate.grammar_form import (
     REPEAT,
     SEQUENCE,
     STAR,
+    TAGS,
     Grammar,
     Node,
     children_first,
@@ -43,10 +44,12 @@ class Facts:
     finite: bool = False  # some finite text fits
     first: int = 0  # what a text may begin with
     more: int = 0  # what may continue a text that already fits
+    last: int = 0  # what a text may end with
 
 
+LONGEST_BEGIN = 64  # bytes: no two choices that only part beyond it are told apart
 NOTHING = Facts()
-OPAQUE = Facts(finite=True)  # tags and tokens: xgrammar's own constructs, which are not nested at will
+OPAQUE = Facts(finite=True)  # single tokens and the like, which are not nested at will
 
 
 def problem(grammar: Grammar) -> str | None:
@@ -81,10 +84,10 @@ def _facts(grammar: Grammar, inside: list[list[int]], order: list[int]) -> tuple
 def _fact(node: Node, nodes: tuple[Node, ...], rules: list[Facts], facts: dict[int, Facts]) -> Facts:
     kind, numbers = node.kind, node.numbers
     if kind == BYTES:
-        return Facts(not numbers, True, bit(numbers[0]) if numbers else 0)
+        return Facts(not numbers, True, bit(numbers[0]), 0, bit(numbers[-1])) if numbers else Facts(True, True)
     if kind in (CLASS, STAR):
         signs = of_class(numbers)
-        return Facts(kind == STAR, kind == STAR or signs != 0, signs, signs if kind == STAR else 0)
+        return Facts(kind == STAR, kind == STAR or signs != 0, signs, signs if kind == STAR else 0, signs)
     if kind == EMPTY:
         return Facts(True, True)
     if kind == REFERENCE:
@@ -96,7 +99,12 @@ def _fact(node: Node, nodes: tuple[Node, ...], rules: list[Facts], facts: dict[i
     if kind == CHOICES:
         found = [facts[n] for n in numbers]
         more = union(f.more for f in found) | _longer(node, nodes, facts)
-        return Facts(any(f.empty for f in found), any(f.finite for f in found), union(f.first for f in found), more)
+        last = union(f.last for f in found)
+        return Facts(
+            any(f.empty for f in found), any(f.finite for f in found), union(f.first for f in found), more, last
+        )
+    if kind == TAGS:  # free text; what follows an opening must come to its end
+        return Facts(empty=True, finite=all(rules[n].finite for n in references(node)))
     return OPAQUE
 
 
@@ -109,27 +117,34 @@ def _longer(choices: Node, nodes: tuple[Node, ...], facts: dict[int, Facts]) -> 
         for cut in range(1, len(spelling) if len(whole) > 1 else 0):
             if spelling[:cut] in whole:
                 more |= in_a_row([facts[n] for n in row[cut:]]).first
+    texts = {spelling[0].numbers for spelling in spelled if len(spelling) == 1 and spelling[0].kind == BYTES}
+    for text in texts:
+        more |= union(bit(text[cut]) for cut in range(1, min(len(text), LONGEST_BEGIN)) if text[:cut] in texts)
     return more
 
 
 def _repeated(body: Facts, least: int, most: int) -> Facts:
     again = body.first if most != least else 0
-    return Facts(least == 0 or body.empty, least == 0 or body.finite, body.first, body.more | again)
+    return Facts(least == 0 or body.empty, least == 0 or body.finite, body.first, body.more | again, body.last)
 
 
 def in_a_row(parts: list[Facts]) -> Facts:
-    """Facts of one after the other."""
-    first = more = 0
-    for part in parts:
-        first |= part.first
-        if not part.empty:
-            break
+    """Facts of one after the other, from the last to the first.
+
+    A part may take what was meant for the parts after it, `.*` the `a` of `.*a`: then the text goes on where it seemed
+    to end.
+    """
+    found = Facts(empty=True, finite=True)
     for part in reversed(parts):
-        more |= part.more
-        if not part.empty:
-            break
-        more |= part.first
-    return Facts(all(p.empty for p in parts), all(p.finite for p in parts), first, more)
+        taken = part.more if part.more & found.first and part.more & found.last else 0
+        found = Facts(
+            empty=part.empty and found.empty,
+            finite=part.finite and found.finite,
+            first=part.first | (found.first if part.empty else 0),
+            more=found.more | taken | ((part.more | found.first) if found.empty else 0),
+            last=found.last | (part.last if found.empty else 0),
+        )
+    return found
 
 
 def _ambiguous(grammar: Grammar, rule: int, parts: list[int], rules: list[Facts], facts: dict[int, Facts],
