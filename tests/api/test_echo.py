@@ -145,6 +145,11 @@ def written(appliance: Appliance) -> dict[Path, str]:
     return {file: file.read_text(encoding="utf-8", errors="replace") for file in files}
 
 
+def lines_of(file: Path, text: str) -> list[str]:
+    """The engine's logs hold to the strictest reader; the routers' JSON leaves line separators of Unicode as they are."""
+    return text.splitlines() if file.stem in ("prefill", "decode") else text.split("\n")
+
+
 def test_the_lines_that_are_sent_would_be_believed() -> None:
     table = Signatures(TABLE)
     lines = words()
@@ -171,7 +176,7 @@ def test_no_line_begins_with_what_a_client_sent(appliance: Appliance, fronts: di
     found = [
         f"{file.name}: {line[:200]}"
         for file, text in written(appliance).items()
-        for line in text[before.get(file, 0) :].splitlines()
+        for line in lines_of(file, text[before.get(file, 0) :])
         if (meaning := table.read_line(line)) and meaning.complaint
     ]
     assert not found, "\n".join(found[:20])
