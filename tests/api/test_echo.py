@@ -146,7 +146,7 @@ def written(appliance: Appliance) -> dict[Path, str]:
 
 
 def lines_of(file: Path, text: str) -> list[str]:
-    """The engine's logs hold to the strictest reader; the routers' JSON leaves line separators of Unicode as they are."""
+    """The engine's logs hold to the strictest reader; a router's JSON leaves Unicode's line separators as they are."""
     return text.splitlines() if file.stem in ("prefill", "decode") else text.split("\n")
 
 
