@@ -1,42 +1,126 @@
-"""The gate in the engine's own request path: the only module that knows SGLang's types."""
+"""The gate in the engine's own request path: the only module that knows the types of that process."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from functools import cache, partial
 from typing import Any
 
 from dsv4_hooks.table import Around
+from fastapi.exceptions import RequestValidationError
+from sglang.srt.entrypoints import http_server
 from sglang.srt.entrypoints.openai.protocol import DEFAULT_MODEL_NAME
 from sglang.srt.entrypoints.openai.serving_base import HTTPException  # the class that the endpoints turn into a status
+from sglang.srt.entrypoints.openai.utils import _is_byte_level_tokenizer
 from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.runtime_context import get_disagg, get_schedule
 
+from dsv4_gate import forms, tokens
+from dsv4_gate.answers import validation_words
+from dsv4_gate.door import Bounds, Door
+from dsv4_gate.grammars import FIELDS, Judge
 from dsv4_gate.overload import reworded
-from dsv4_gate.rules import Limits, chat_refusal, completion_refusal, model_refusal, refusal
+from dsv4_gate.rules import Limits, chat_refusal, completion_refusal, model_refusal, refusal, sampling_list
 from dsv4_gate.samples import spread
-from dsv4_gate.targets import ABORTED, CHAT, COMPLETION, GENERATE
+from dsv4_gate.targets import ABORTED, CHAT, COMPLETION, GENERATE, TOKENIZE
 
 MOST_UNBOUNDED = 256  # the engine's own default where max-running-requests is left to it
+JUDGE = Judge(forms.form)
+UNSCRUBBED = ("/v1/messages", "/v1/systemone")  # their validation errors have a form of their own, and no engine words
+
+
+def open_door() -> None:
+    """What is done to the server's application and not to one of its functions: bounds on bodies, plain words."""
+    forms.check()
+    _install_door(http_server.app)
+
+
+def _install_door(app: Any) -> None:
+    app.add_middleware(Door, bounds=_bounds)
+    original = app.exception_handlers[RequestValidationError]
+
+    async def handler(request: Any, error: RequestValidationError) -> Any:
+        plain = error if request.url.path.startswith(UNSCRUBBED) else _Plain(error)
+        return await original(request, plain)
+
+    app.exception_handlers[RequestValidationError] = handler
+
+
+class _Plain(RequestValidationError):  # type: ignore[misc]
+    """Says what is wrong and no more; the engine's handler puts str(errors()) behind str()."""
+
+    def __init__(self, error: RequestValidationError) -> None:
+        super().__init__([])
+        self.words = validation_words(list(error.errors()))
+
+    def __str__(self) -> str:
+        return self.words
+
+    def errors(self) -> Any:
+        return ""
+
+
+def _bounds() -> Bounds | None:
+    state = http_server._global_state
+    manager = state.tokenizer_manager if state else None
+    return _bounds_of(manager) if manager is not None else None
+
+
+@cache
+def _bounds_of(manager: Any) -> Bounds:
+    """The engine may be told to cut what is too long; then no prompt is too long."""
+    endless = manager.allow_auto_truncate or manager.tokenizer is None
+    return Bounds(manager.context_len, sys.maxsize if endless else _longest_token(manager.tokenizer))
+
+
+def _longest_token(tokenizer: Any) -> int:
+    """Bytes of the longest token; a byte-level vocabulary writes each byte as one character."""
+    added = set(tokenizer.get_added_vocab())
+    by_byte = _is_byte_level_tokenizer(tokenizer)
+    return max(len(token) if by_byte and token not in added else len(token.encode()) for token in tokenizer.get_vocab())
 
 
 def _generate(original: Around, manager: Any, obj: Any, request: Any = None) -> AsyncIterator[Any]:
     """Every generation passes here, whichever endpoint it came to. A ValueError becomes a 400."""
-    if isinstance(obj, GenerateReqInput):
-        pair = get_disagg().disaggregation_mode != "null"
-        most = get_schedule().max_running_requests or MOST_UNBOUNDED
-        reason = refusal(obj, Limits(most, manager.model_config.vocab_size, pair))
-        if reason:
-            return _refused(reason)
-        if pair and obj.bootstrap_room is not None:
-            spread(obj)
-    answers: AsyncIterator[Any] = original(manager, obj, request)
-    return answers
+    answer: Callable[[], AsyncIterator[Any]] = partial(original, manager, obj, request)
+    if not isinstance(obj, GenerateReqInput):
+        return answer()
+    pair = get_disagg().disaggregation_mode != "null"
+    most = get_schedule().max_running_requests or MOST_UNBOUNDED
+    bounds = _bounds_of(manager)
+    limits = Limits(most, manager.model_config.vocab_size, pair, bounds.context_length, bounds.longest)
+    if reason := refusal(obj, limits):
+        return _refused(reason)
+    if pair and obj.bootstrap_room is not None:
+        spread(obj)
+    if any(parameters.get(field) for parameters in sampling_list(obj) for field in FIELDS):
+        return _with_grammar(answer, obj)
+    return answer()
 
 
 async def _refused(reason: str) -> AsyncIterator[Any]:
     """Raises where the engine's own validation would: at the first answer, inside the endpoint's handler."""
     raise ValueError(reason)
     yield  # makes this a generator
+
+
+async def _with_grammar(answer: Callable[[], Any], obj: Any) -> AsyncIterator[Any]:
+    """Judges the grammars in a thread: xgrammar lets go of the interpreter, and some take a second."""
+    for parameters in sampling_list(obj):
+        if reason := await asyncio.to_thread(JUDGE.refusal, parameters):
+            raise ValueError(reason)
+    async with aclosing(answer()) as answers:
+        async for each in answers:
+            yield each
+
+
+def _tokenize(original: Around, manager: Any, texts: Any, is_cross_encoder: bool = False) -> Any:
+    if manager.async_dynamic_batch_tokenizer is not None:  # has a thread of its own, and waits for it
+        return original(manager, texts, is_cross_encoder)
+    return tokens.aside(lambda: original(manager, texts, is_cross_encoder), tokens.characters(texts))
 
 
 def _completion(original: Around, serving: Any, request: Any) -> str | None:
@@ -61,4 +145,10 @@ async def _aborted(original: Around, manager: Any, out: dict[str, Any], state: A
 
 
 # target -> what runs around it; targets.py holds what each must look like
-AROUND: dict[str, Around] = {GENERATE: _generate, COMPLETION: _completion, CHAT: _chat, ABORTED: _aborted}
+AROUND: dict[str, Around] = {
+    GENERATE: _generate,
+    COMPLETION: _completion,
+    CHAT: _chat,
+    ABORTED: _aborted,
+    TOKENIZE: _tokenize,
+}

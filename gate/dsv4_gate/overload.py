@@ -6,6 +6,9 @@ import re
 from http import HTTPStatus
 from typing import Any
 
+from dsv4_gate import budget
+from dsv4_gate.answers import plain_words
+
 _TIMED_OUT = re.compile(r"KVTransferError.*timed out after (?P<seconds>[\d.]+)s", re.DOTALL)
 _TRANSFER = re.compile(r"(?:bootstrap|handshake|transfer) failed for request", re.IGNORECASE)
 
@@ -19,8 +22,12 @@ def reworded(finish: dict[str, Any]) -> dict[str, Any]:
     'the other half ... within 9.9 s ...'
     """
     message, status = str(finish.get("message") or ""), finish.get("status_code")
-    if finish.get("type") != "abort" or status not in (None, HTTPStatus.INTERNAL_SERVER_ERROR):
+    if finish.get("type") != "abort":
         return finish
+    if message == budget.WORDS:
+        return {**finish, "status_code": HTTPStatus.BAD_REQUEST}
+    if status not in (None, HTTPStatus.INTERNAL_SERVER_ERROR):
+        return {**finish, "message": plain_words(message)}
     if timed_out := _TIMED_OUT.search(message):
         reason = (
             f"the other half of the pair did not take this request within {timed_out['seconds']} s "
@@ -32,6 +39,6 @@ def reworded(finish: dict[str, Any]) -> dict[str, Any]:
         # the engine answers 200 with what there is, so a client that reads the text alone takes it for the whole answer
         reason = "the server ended this request before its answer was whole; send it again"
     else:
-        return finish
+        return {**finish, "message": plain_words(message)}
     # the enumeration's member, not its number: a stream shows the error for no other (serving_chat.py)
     return {**finish, "message": reason, "status_code": HTTPStatus.SERVICE_UNAVAILABLE}

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 
 from dsv4_hooks import table
 from dsv4_hooks.record import FOLDER_VARIABLE, Record, folder_of
 
-from dsv4_gate import targets
+from dsv4_gate import lines, targets
 from dsv4_gate.rules import UNSERVED
 
 PLUGIN = "dsv4-gate"
+SCHEDULER = "sglang.srt.managers.scheduler"  # the engine names its process only later
 
 
 def register() -> None:
-    """Hook the process that takes requests; the others (scheduler, detokenizer) only record that they need no hook."""
+    """Hook the process that takes requests and those that schedule them; the detokenizer needs none.
+
+    In each, a log record becomes one line.
+    """
     record = Record(PLUGIN, folder_of(os.environ.get(FOLDER_VARIABLE)))
+    lines.install()
     try:
         if multiprocessing.parent_process() is None:
             install(record)
+        elif SCHEDULER in sys.modules:
+            install_in_scheduler(record)
     except Exception as problem:  # SGLang would log it and serve on; the record keeps the guard from READY
         record.fail(problem)
         raise
@@ -30,3 +38,11 @@ def install(record: Record) -> None:
     """Check every target first: all hooks or none."""
     targets.check_request(tuple(UNSERVED))
     table.install(targets.HOOKS, record, table.put_around)
+    from dsv4_gate import hooks
+
+    hooks.open_door()
+
+
+def install_in_scheduler(record: Record) -> None:
+    """As above."""
+    table.install(targets.SCHEDULER_HOOKS, record, table.put_around)

@@ -6,13 +6,13 @@ other waits for it until DSV4_LINK_TIMEOUT, and the router waits with it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from dsv4_gate.schemas import is_endless, is_scalar
+from dsv4_gate.schemas import is_scalar
+from dsv4_gate.sizes import MOST_NAME, large_fields, large_names, too_long
 
 # field of the engine's request -> why a pair has no use for it; a value other than its default is refused
 UNSERVED = {
@@ -34,6 +34,7 @@ UNSERVED = {
 }
 
 
+MOST_TOKENS_SHOWN = 1024
 MOST_LOGPROBS = 256  # far above the 20 of the OpenAI API, and far below what would stall a decode step
 
 
@@ -44,6 +45,8 @@ class Limits:
     most: int  # prompts x n, in one request
     vocabulary: int  # token ids are below
     pair: bool  # prefill and decode apart
+    context_length: int  # tokens
+    longest: int  # bytes of the longest token
 
 
 def refusal(request: Any, limits: Limits) -> str | None:
@@ -53,8 +56,8 @@ def refusal(request: Any, limits: Limits) -> str | None:
         chain(
             _bad_prompts(request, limits),
             _bad_numbers(request, limits),
-            _bad_patterns(request),
-            _bad_schemas(request),
+            _stop_patterns(request),
+            _large(request),
             pair,
         ),
         None,
@@ -72,6 +75,8 @@ def _bad_prompts(request: Any, limits: Limits) -> Iterator[str]:
     for prompt in prompt_list(request):
         if len(prompt) == 0:
             yield "the prompt is empty, expected at least one token"
+        elif reason := too_long(prompt, limits.context_length, limits.longest):
+            yield reason
         elif not isinstance(prompt, str) and not 0 <= min(prompt) <= max(prompt) < limits.vocabulary:
             yield f"a token id is outside the vocabulary, expected 0 to {limits.vocabulary - 1}"
 
@@ -85,24 +90,32 @@ def _bad_numbers(request: Any, limits: Limits) -> Iterator[str]:
         yield f"logprob_start_len is {bad[0]}, expected -1 (the answer only) or a position in the prompt"
     for parameters in sampling_list(request):
         for name, value in parameters.items():
-            bits = 63 if name == "sampling_seed" else 31
-            if type(value) is int and not -(1 << bits) <= value < 1 << bits:
-                yield f"{name} is {value}, expected a number of {bits} bits"
+            bits = 31 if type(value) is int and name != "sampling_seed" else 63
+            if bad := [number for number in _numbers(value) if not -(1 << bits) <= number < 1 << bits]:
+                yield f"{name} is {str(bad[0])[:40]}, expected a number of {bits} bits"
 
 
-def _bad_patterns(request: Any) -> Iterator[str]:
-    """The engine compiles them where an error is an internal one."""
+def _numbers(value: Any) -> list[int]:
+    """Whole numbers of a value that is one, or a list of some."""
+    return [item for item in (value if isinstance(value, list) else [value]) if type(item) is int]
+
+
+def _stop_patterns(request: Any) -> Iterator[str]:
+    """The scheduler searches them after each token, with Python's `re`, which may take for ever for one of 60 bytes."""
+    if any(parameters.get("stop_regex") for parameters in sampling_list(request)):
+        yield (
+            "stop_regex is not served: a pattern can hold up every other request; use stop, or search the answer as it "
+            "is streamed"
+        )
+
+
+def _large(request: Any) -> Iterator[str]:
+    """What is walked, tokenized or logged for as long as it is large."""
+    yield from large_names(request)
+    if len(getattr(request, "token_ids_logprob", None) or ()) > MOST_TOKENS_SHOWN:
+        yield f"token_ids_logprob has {len(request.token_ids_logprob)} entries, expected at most {MOST_TOKENS_SHOWN}"
     for parameters in sampling_list(request):
-        for pattern in _each(parameters.get("stop_regex")):
-            try:
-                re.compile(pattern)
-            except (re.error, TypeError) as error:
-                yield f"stop_regex {pattern!r}: {error}"
-
-
-def _bad_schemas(request: Any) -> Iterator[str]:
-    if any(is_endless(parameters.get("json_schema")) for parameters in sampling_list(request)):
-        yield "the JSON schema refers only to itself, expected one that describes a value"
+        yield from large_fields(parameters)
 
 
 def _bad_counts(request: Any, limits: Limits) -> Iterator[str]:
@@ -147,7 +160,7 @@ def model_refusal(asked: str, served: str, placeholder: str) -> str | None:
     """The name of a model that is not here. `placeholder` is what the engine fills in when a client names none."""
     if asked in (served, placeholder):
         return None
-    return f"The model {asked!r} does not exist here; this server has {served!r}."
+    return f"The model {asked[:MOST_NAME]!r} does not exist here; this server has {served!r}."
 
 
 def prompt_list(request: Any) -> list[Any]:

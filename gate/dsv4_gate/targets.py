@@ -11,15 +11,27 @@ GENERATE = "sglang.srt.managers.tokenizer_manager.TokenizerManager.generate_requ
 COMPLETION = "sglang.srt.entrypoints.openai.serving_completions.OpenAIServingCompletion._validate_request"
 CHAT = "sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat._validate_request"
 ABORTED = "sglang.srt.managers.tokenizer_manager.TokenizerManager._handle_abort_finish_reason"
-PARAMETERS = {
+TOKENIZE = "sglang.srt.managers.tokenizer_manager.TokenizerManager._tokenize_texts"
+MASK = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.fill_vocab_mask"
+ACCEPT = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.accept_token"
+ABORTS = "sglang.srt.managers.scheduler.Scheduler._poll_timeout_aborts"
+Parameters = dict[str, tuple[str, ...]]
+PARAMETERS: Parameters = {  # of the process that takes requests
     GENERATE: ("self", "obj", "request"),
     COMPLETION: ("self", "request"),
     CHAT: ("self", "request"),
     ABORTED: ("self", "out", "state", "is_stream"),
+    TOKENIZE: ("self", "texts", "is_cross_encoder"),
+}
+SCHEDULER: Parameters = {
+    MASK: ("self", "vocab_mask", "idx"),
+    ACCEPT: ("self", "token"),
+    ABORTS: ("self",),
 }
 REQUEST = "sglang.srt.managers.io_struct.GenerateReqInput"
 # of the request itself: without one of these the rules would pass what they must refuse
-FIELDS = ("text", "input_ids", "sampling_params", "top_logprobs_num", "logprob_start_len", "rid", "bootstrap_room")
+FIELDS = ("text", "input_ids", "sampling_params", "top_logprobs_num", "logprob_start_len", "rid", "bootstrap_room",
+          "token_ids_logprob", "lora_path")  # fmt: skip
 
 
 def _load(context: Context) -> Around:
@@ -29,10 +41,19 @@ def _load(context: Context) -> Around:
     return hooks.AROUND[context.name]
 
 
+def _load_scheduler(context: Context) -> Around:
+    """scheduler.py likewise; one meter for all of its hooks."""
+    from dsv4_gate import scheduler
+
+    return scheduler.AROUND[context.name]
+
+
 # warm-up makes a call of GENERATE, so that is the one that READY waits for
 HOOKS = tuple(
     Hook(target, target, parameters, _load, required=target == GENERATE) for target, parameters in PARAMETERS.items()
 )
+# nothing here is called before a request with a grammar, so nothing is required to be active before READY
+SCHEDULER_HOOKS = tuple(Hook(target, target, parameters, _load_scheduler) for target, parameters in SCHEDULER.items())
 
 
 def check_request(fields: tuple[str, ...]) -> None:

@@ -7,27 +7,10 @@ from typing import Any
 
 from api import checks
 from api.client import KEY
+from api.schemas import ADD, TREE, needs, nested, schema
 
 CHAT, TEXT, NATIVE = "/v1/chat/completions", "/v1/completions", "/generate"
 MODEL = "dsv4-demo"
-ADD: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "add",
-        "parameters": {
-            "type": "object",
-            "properties": {"a": {"enum": [1, 2]}},
-            "required": ["a"],
-            "additionalProperties": False,
-        },
-    },
-}
-
-
-def schema(described: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "x", "schema": described}}
-
-
 LONG = "word " * 9000  # the context of the demo is 4096 tokens
 BIG = 1 << 40
 
@@ -100,8 +83,7 @@ CHATS = (
     chat("input too long, streaming", 400, messages=user(LONG), stream=True),
     chat("`stop`", stop=["a", "e"], check=checks.content("[^ae]*")),
     chat("`stop` with five strings", 400, stop=list("abcde")),
-    chat("`stop_regex`", stop_regex="[ae]", check=checks.content_or_ignored("[^ae]*[ae]?")),
-    chat("a broken `stop_regex`", smg=400, stop_regex="[", check=checks.ignored),
+    chat("`stop_regex`", smg=400, stop_regex="[ae]", check=checks.ignored),
     chat("`stop_token_ids`", stop_token_ids=[5]),
     chat("`logprobs`, `top_logprobs: 3`", logprobs=True, top_logprobs=3, check=checks.logprobs),
     chat("`top_logprobs: 21`", 400, logprobs=True, top_logprobs=21),
@@ -110,9 +92,24 @@ CHATS = (
          check=checks.content(r'\{\s*"a"\s*:\s*[12]\s*(\}\s*)?')),
     chat("`response_format` with a schema of type string", 400, response_format=schema({"type": "string"})),
     chat("`response_format` with a schema that is only itself", 400, response_format=schema({"$ref": "#"})),
+    chat("`response_format` with a schema that needs itself", 400, response_format=schema(needs({"$ref": "#"}))),
+    chat("`response_format` with a schema that is all of itself", 400,
+         response_format=schema({"type": "object", "allOf": [{"$ref": "#"}]})),
+    chat("`response_format` with two schemas that are each other", 400, response_format=schema(
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})),
+    chat("`response_format` with `$dynamicRef`", 400, response_format=schema(needs({"$dynamicRef": "#"}))),
+    chat("`response_format` with a schema of 300 levels", 400, response_format=schema(nested(300))),
+    chat("`response_format` with an `enum` of 100,000", 400,
+         response_format=schema(needs({"enum": [f"w{number}" for number in range(100_000)]}))),
+    chat("`response_format` with the pattern `^(a+)+$`", 400,
+         response_format=schema(needs({"type": "string", "pattern": "^(a+)+$"}))),
+    chat("`response_format` with a tree that can end", response_format=schema(TREE)),
     chat("`response_format: json_object`", messages=user("json please"), response_format={"type": "json_object"}),
     chat("`response_format` with a bad schema", 400, response_format=schema({"type": "object", "properties": 1})),
     chat("`regex`", regex="[ab]{3}", check=checks.content("[ab]{3}")),
+    chat("`regex: (a*)*b`", 400, regex="(a*)*b"),
+    chat("`ebnf` that is only itself", 400, ebnf="root ::= root"),
+    chat("`ebnf` that begins and ends with itself", 400, ebnf='root ::= root root | "a"'),
     chat("`ebnf`", ebnf='root ::= "a" | "b"', check=checks.content("a|b")),
     chat("`tools`, `tool_choice` absent", tools=[ADD]),
     chat("`tools`, `tool_choice: none`", tools=[ADD], tool_choice="none"),
@@ -125,6 +122,8 @@ CHATS = (
     chat("`tool_choice: required` without tools", 400, tool_choice="required"),
     chat("a tool with a bad schema", 400, tools=[
         {"type": "function", "function": {"name": "add", "parameters": {"type": "nosuch"}}}]),
+    chat("a tool that needs itself, `tool_choice: required`", 400, tool_choice="required", tools=[
+        {"type": "function", "function": {"name": "add", "parameters": needs({"$ref": "#"})}}]),
     chat("thinking absent", check=checks.reasoning(False)),
     chat("`chat_template_kwargs.thinking: true`", chat_template_kwargs={"thinking": True},
          check=checks.reasoning(True)),
@@ -165,6 +164,9 @@ TEXTS = (
     text("a list with an empty prompt", 400, prompt=["a", ""]),
     text("`max_tokens: 0`", 400, max_tokens=0),
     text("input too long", 400, prompt=LONG),
+    text("input of 900,000 bytes", 400, prompt="word " * 180_000),
+    text("`stop_regex`", 400, stop_regex="((((a|b|c|d|[^~])*)*)*)*~~$"),
+    text("`logit_bias` with 1,200 entries", 400, logit_bias={str(token): 1 for token in range(1200)}),
     text("unknown model", 404, smg=503, model="nosuch"),
 )
 NATIVES = (
@@ -177,6 +179,10 @@ NATIVES = (
     native("`input_ids` outside the vocabulary", 400, input_ids=[5, 999999999]),
     native("empty text", 400, text=""),
     native("input too long", 400, text=LONG),
+    native("input of 900,000 bytes", 400, text="word " * 180_000),
+    native("100,000 `input_ids`", 400, input_ids=[5] * 100_000),
+    native("`stop_regex`", 200, smg=400, sampling={"stop_regex": "[ae]"}, check=checks.ignored),
+    native("`stop` with a string of 5,000 bytes", 400, sampling={"stop": ["x" * 5000]}),
     native("`return_logprob` from the start of the prompt", return_logprob=True, logprob_start_len=0,
            top_logprobs_num=2, check=checks.prompt_logprobs),
     native("`logprob_start_len: -9`", 400, return_logprob=True, logprob_start_len=-9),

@@ -24,6 +24,11 @@ The page describes the API, not the model.
 
 * Nothing here hangs. What a pair cannot serve is refused by both halves at once, in the engine's own request path, by
   the plugin `dsv4-gate` ([ADR 0601](adr/0601-the-gate-is-in-the-engine.md)). The guard reads its record before READY.
+* What costs much is refused before it costs ([ADR 0603](adr/0603-what-costs-much-is-refused.md)): a body above 16 bytes
+  for each token of the context (at least 1 MiB); a prompt that can't fit, before it is tokenized; grammars that cannot
+  end, that fit one text in many ways, or that are too large (128 KiB, 100 levels); more than 1,024 entries of
+  `logit_bias`, `stop_token_ids` or `token_ids_logprob`; more than 4,096 bytes of `stop`. `stop_regex` is off.
+* An error's body says what is wrong with the request, and nothing of the engine's files and modules.
 * `n` is served as n requests; prompts x n may not exceed `DSV4_MAX_RUNNING_REQUESTS` in one request.
 * `DSV4_ROUTER=smg` adds `/v1/messages`, `/v1/responses` and an exact queue limit. sglang-router drops fields that it
   does not know; both check types and ranges before a request reaches the engine.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-LIMITS = {"most": 16, "vocabulary": 2048, "pair": True}
+LIMITS = {"most": 16, "vocabulary": 2048, "pair": True, "context_length": 100, "longest": 8}
 
 
 def request(**fields: Any) -> SimpleNamespace:
@@ -19,6 +19,10 @@ def request(**fields: Any) -> SimpleNamespace:
         "logprob_start_len": None,
     }
     return SimpleNamespace(**{**plain, "sampling_params": {}, **fields})
+
+
+def short(value: Any) -> str:
+    return str(value)[:60]
 
 
 def refusal(asked: SimpleNamespace, **limits: Any) -> str | None:
@@ -39,8 +43,10 @@ def refusal(asked: SimpleNamespace, **limits: Any) -> str | None:
         {"text": "a", "sampling_params": {"n": None, "top_k": -1, "temperature": 0.5, "stop": ["x"]}},
         {"text": "a", "top_logprobs_num": 20, "sampling_params": {"sampling_seed": 1 << 40}},
         {"text": "a", "image_data": [], "session_params": {}, "return_hidden_states": False},
+        {"text": "a" * 792, "sampling_params": {"stop_regex": None, "stop": "a", "stop_token_ids": [1, 2]}},
+        {"input_ids": [5] * 99, "sampling_params": {"stop_regex": [], "logit_bias": {"5": 1.5}, "stop": None}},
     ],
-    ids=str,
+    ids=short,
 )
 def test_what_a_pair_serves_passes(fields: dict[str, Any]) -> None:
     assert refusal(request(**fields)) is None
@@ -65,13 +71,31 @@ def test_what_a_pair_serves_passes(fields: dict[str, Any]) -> None:
         ({"text": "a", "top_logprobs_num": 257}, "257 asked for"),
         ({"text": "a", "top_logprobs_num": [1, -1]}, "-1 asked for"),
         ({"text": "a", "logprob_start_len": -9}, "logprob_start_len is -9"),
-        ({"text": "a", "sampling_params": {"json_schema": '{"$ref": "#"}'}}, "refers only to itself"),
-        ({"text": "a", "sampling_params": {"stop_regex": ["a", "["]}}, "stop_regex '['"),
+        (
+            {"text": "a" * 801},
+            "The input (at least 101 tokens) is longer than the model's context length (100 tokens).",
+        ),
+        ({"text": ["a", "é" * 401]}, "at least 101 tokens"),
+        ({"input_ids": [5] * 100}, "at least 100 tokens"),
+        ({"input_ids": [[5], [5] * 100]}, "at least 100 tokens"),
+        ({"text": "a", "sampling_params": {"stop_regex": "((((a|b|c|d|[^~])*)*)*)*~~$"}}, "stop_regex is not served"),
+        ({"text": "a", "sampling_params": [{}, {"stop_regex": ["a"]}]}, "stop_regex is not served"),
+        ({"text": "a", "sampling_params": {"stop": ["x" * 2048, "y" * 2049]}}, "stop has 4097 bytes"),
+        (
+            {"text": "a", "sampling_params": {"logit_bias": dict.fromkeys(map(str, range(1025)), 1)}},
+            "logit_bias has 1025",
+        ),
+        ({"text": "a", "sampling_params": {"stop_token_ids": [1] * 1025}}, "stop_token_ids has 1025 entries"),
+        ({"text": "a", "sampling_params": {"stop_token_ids": [1, 1 << 63]}}, "63 bits"),
+        ({"text": "a", "sampling_params": {"custom_params": {"a": ["x" * 40000] * 2}}}, "custom_params has 80004"),
+        ({"text": "a", "token_ids_logprob": [1] * 1025}, "token_ids_logprob has 1025 entries"),
+        ({"text": "a", "lora_path": "x" * 1025}, "lora_path has 1025 characters"),
+        ({"text": "a", "rid": ["a", "x" * 1025]}, "rid has 1025 characters"),
         ({"input_embeds": [[0.1]]}, "input_embeds is not served"),
         ({"text": "a", "session_params": {"id": "x"}}, "session_params is not served"),
         ({"text": "a", "disagg_prefill_dp_rank": 0}, "disagg_prefill_dp_rank is not served"),
     ],
-    ids=str,
+    ids=short,
 )
 def test_what_a_pair_cannot_serve_is_refused_in_words(fields: dict[str, Any], words: str) -> None:
     assert words in str(refusal(request(**fields)))
@@ -132,20 +156,3 @@ def test_a_scalar_answer_is_refused_in_chat(schema: dict[str, Any], refused: boo
     wanted = SimpleNamespace(type="json_schema", json_schema=SimpleNamespace(schema_=schema))
     assert bool(chat_refusal(SimpleNamespace(response_format=wanted))) == refused
     assert chat_refusal(SimpleNamespace(response_format=None)) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "endless"),
-    [
-        ('{"$ref": "#"}', True),
-        ('{"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}', True),
-        ('{"$ref": "#/$defs/n", "$defs": {"n": {"properties": {"next": {"$ref": "#/$defs/n"}}}}}', False),
-        ('{"$ref": "#/nowhere"}', False),
-        ('{"$ref"', False),
-        (None, False),
-    ],
-)
-def test_schemas_that_describe_no_value(text: str | None, endless: bool) -> None:
-    from dsv4_gate.schemas import is_endless
-
-    assert is_endless(text) == endless

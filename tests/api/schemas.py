@@ -1,0 +1,40 @@
+"""JSON schemas that the cases send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ADD: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"enum": [1, 2]}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+def schema(described: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": described}}
+
+
+def needs(part: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"a": part}, "required": ["a"]}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        part = needs(part)
+    return part
+
+
+TREE = {
+    "type": "object",
+    "properties": {"v": {"type": "string"}, "c": {"type": "array", "items": {"$ref": "#"}}},
+    "required": ["v"],
+}
