@@ -6,18 +6,20 @@ import multiprocessing
 import os
 from pathlib import Path
 
-from dsv4_gate import targets
+from dsv4_gate import rendezvous, targets
 from dsv4_gate.record import Record
 from dsv4_gate.rules import UNSERVED
 
 
 def register() -> None:
-    """Hook the process that takes requests; the others (scheduler, detokenizer) only record that they need no hook."""
+    """Hook the process that takes requests, and in the others (scheduler, detokenizer) where ranks meet."""
     folder = os.environ.get("DSV4_PLUGIN_RECORD_DIR", "").strip()
     record = Record(Path(folder) if folder else None)
     try:
         if multiprocessing.parent_process() is None:
             install(record)
+        else:
+            rendezvous.install(record)
     except Exception as problem:  # SGLang would log it and serve on; the record keeps the guard from READY
         record.close(f"{type(problem).__name__}: {problem}")
         raise
