@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def write(files: tuple[ConfigFile, ...]) -> None:
         fresh = file.path.with_name(file.path.name + ".new")
         fresh.unlink(missing_ok=True)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode), "w", encoding="utf-8") as out:
-            out.write(file.text)
+            out.write(secrets.token_urlsafe(32) if file.drawn else file.text)
         fresh.replace(file.path)
 
 

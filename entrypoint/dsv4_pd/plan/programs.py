@@ -22,6 +22,8 @@ from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.plan.router_args import LOOPBACK, router_argv
 from dsv4_pd.settings.schema import Settings
 
+# Stands in a plan for a secret that is drawn when the files are written, anew for each run.
+PER_RUN = "<per run>"
 NumaPolicy = Literal["membind", "preferred", "cpu", "none"]
 _LAUNCH = str(Path(__file__).parents[1] / "run" / "supervision" / "launch.py")
 
@@ -42,6 +44,11 @@ class ConfigFile:
     path: Path
     text: str
     mode: int = 0o600
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the text is a secret of one run, which no plan knows."""
+        return self.text == PER_RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +194,7 @@ def _env_defaults(settings: Settings, placement: Placement, paths: Paths) -> dic
         # One host by design: what the servers open for each other stays off the container's network.
         "UCX_NET_DEVICES": "lo",
         "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",  # its bootstrap listens on the first other interface, unless told
     }
     if placement.device == "cuda":
         env["UCX_TLS"] = "cuda,sm,tcp,self"
@@ -268,6 +276,8 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
             _LAUNCH,
             module,
             *_key_option(key),
+            "--control-key-file",
+            str(around.paths.control_key),
             "--",
             *router_argv(settings, placement.mode),
             *split_args(settings.router_extra_args),
@@ -281,7 +291,7 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
         ),
         ready_url=f"http://{LOOPBACK}:{settings.port}/readiness",
         log_path=around.paths.log("router"),
-        files=key,
+        files=(*key, ConfigFile(around.paths.control_key, PER_RUN)),
         autorestart=True,
         stop_wait_s=int(settings.drain_timeout) + 5,
     )

@@ -53,6 +53,8 @@ ROUTER_OWNED = {
     "--decode": "DSV4_DECODE_PORT",
     "--worker-urls": "DSV4_PREFILL_PORT",
     "--api-key": "DSV4_API_KEY",
+    "--control-plane-api-keys": "the guard alone has that key",
+    "--max-payload-size": "DSV4_CONTEXT_LENGTH",
     "--prometheus-port": "DSV4_ROUTER_METRICS_PORT",
     "--prometheus-host": "loopback by design",
     "--disable-circuit-breaker": "always set",
