@@ -33,7 +33,9 @@ def around(**more: Any) -> Around:
 
 
 def situation(facts: HostFacts | None = None, surround: Around | None = None, **settings: Any) -> Situation:
-    return diagnose(Settings(**settings), facts or read_facts(GOOD), lambda *_: surround or around())
+    return diagnose(
+        Settings(**{"api_key": "k", **settings}), facts or read_facts(GOOD), lambda *_: surround or around()
+    )
 
 
 def verdicts(found: Situation) -> dict[str, Finding]:
@@ -229,8 +231,39 @@ def test_every_fact_is_broken_or_excused(kind: type[Any], prefix: str) -> None:
 def test_every_check_is_provoked() -> None:
     """A check that nothing here can turn away from ok would be one that can't fail."""
     provoked = {check for _, check in [*FACTS.values(), *ENVIRONMENT.values(), *AROUND.values()]}
-    alone = {"gpu-memory", "memory-fit", "all-reduce"}  # provoked below
+    alone = {"gpu-memory", "memory-fit", "all-reduce", "api-key"}  # provoked below
     assert {check.name for check in CHECKS} - provoked == alone
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "box.example"])
+def test_an_api_without_a_key_that_others_reach(host: str) -> None:
+    finding = verdicts(situation(api_key=None, host=host))["api-key"]
+    assert (finding.verdict, host in finding.read, "DSV4_API_KEY_FILE" in finding.remedy) == (Verdict.WARN, True, True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
+def test_an_api_without_a_key_on_this_machine_alone(host: str) -> None:
+    assert verdicts(situation(api_key=None, host=host))["api-key"].verdict is Verdict.OK
+
+
+NO_PROXY = {
+    "127.0.0.1": Verdict.OK,
+    "corp, 127.0.0.1": Verdict.OK,
+    "127.0.0.0/8": Verdict.OK,
+    "localhost,127.0.0.0/8 ,10.0.0.0/8": Verdict.OK,
+    "127.0.0.1:8000": Verdict.OK,
+    "*": Verdict.OK,
+    "": Verdict.WARN,
+    "localhost": Verdict.WARN,
+    "127.0.0.10": Verdict.WARN,
+    "10.0.0.0/8,corp": Verdict.WARN,
+}
+
+
+@pytest.mark.parametrize("listed", NO_PROXY)
+def test_what_keeps_loopback_off_a_proxy(listed: str) -> None:
+    environ = {"http_proxy": "http://proxy:3128", "no_proxy": listed}
+    assert verdicts(situation(surround=around(environ=environ)))["proxies"].verdict is NO_PROXY[listed]
 
 
 def test_named_small_card_is_seen_by_the_memory_check() -> None:

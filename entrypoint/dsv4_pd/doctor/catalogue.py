@@ -6,6 +6,7 @@ from dsv4_pd.doctor.base import Check, Finding, Situation, Verdict, ok
 from dsv4_pd.doctor.checks import (
     acs,
     allreduce,
+    api_key,
     clock,
     compat_libraries,
     container_toolkit,
@@ -80,6 +81,7 @@ CHECKS: tuple[Check, ...] = (
     nccl_overrides.CHECK,
     visible_devices.CHECK,
     proxies.CHECK,
+    api_key.CHECK,
     clock.CHECK,
     kernel_version.CHECK,
     docker_version.CHECK,
