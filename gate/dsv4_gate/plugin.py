@@ -9,7 +9,7 @@ import sys
 from dsv4_hooks import table
 from dsv4_hooks.record import FOLDER_VARIABLE, Record, folder_of
 
-from dsv4_gate import lines, targets
+from dsv4_gate import lines, rendezvous, targets
 from dsv4_gate.rules import UNSERVED
 
 PLUGIN = "dsv4-gate"
@@ -17,7 +17,7 @@ SCHEDULER = "sglang.srt.managers.scheduler"  # the engine names its process only
 
 
 def register() -> None:
-    """Hook the process that takes requests and those that schedule them; the detokenizer needs none.
+    """Hook the process that takes requests, those that schedule them, and in every child where ranks meet.
 
     In each, a log record becomes one line.
     """
@@ -26,8 +26,10 @@ def register() -> None:
     try:
         if multiprocessing.parent_process() is None:
             install(record)
-        elif SCHEDULER in sys.modules:
-            install_in_scheduler(record)
+        else:
+            if SCHEDULER in sys.modules:
+                install_in_scheduler(record)
+            rendezvous.install(record)
     except Exception as problem:  # SGLang would log it and serve on; the record keeps the guard from READY
         record.fail(problem)
         raise

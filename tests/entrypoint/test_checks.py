@@ -50,7 +50,8 @@ def around(**more: Any) -> Surroundings:
 def situation(
     facts: HostFacts | None = None, surround: Surroundings = IN_ORDER, busy_ports: Any = (), **settings: Any
 ) -> Situation:
-    found = consider(Settings(**settings), facts or read_facts(GOOD), SHIPPED, lambda _: surround)
+    given = Settings(**{"api_key": "k", **settings})
+    found = consider(given, facts or read_facts(GOOD), SHIPPED, lambda _: surround)
     return replace(found, busy_ports=busy_ports)
 
 
@@ -266,8 +267,43 @@ def test_every_fact_is_broken_or_excused(kind: type[Any], prefix: str) -> None:
 def test_every_check_is_provoked() -> None:
     """A check that nothing here can turn away from ok would be one that can't fail."""
     provoked = {check for _, check in [*FACTS.values(), *ENVIRONMENT.values(), *AROUND.values()]}
-    alone = {"gpu-memory", "memory-fit", "all-reduce", "ports"}  # provoked below
+    alone = {"gpu-memory", "memory-fit", "all-reduce", "ports", "api-key"}  # provoked below
     assert {check.name for check in CHECKS} - provoked == alone
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "box.example"])
+def test_an_api_without_a_key_that_others_reach(host: str) -> None:
+    finding = verdicts(situation(api_key=None, host=host))["api-key"]
+    assert (finding.verdict, host in finding.read, "DSV4_API_KEY_FILE" in finding.remedy) == (
+        CheckVerdict.WARN,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
+def test_an_api_without_a_key_on_this_machine_alone(host: str) -> None:
+    assert verdicts(situation(api_key=None, host=host))["api-key"].verdict is CheckVerdict.OK
+
+
+NO_PROXY = {
+    "127.0.0.1": CheckVerdict.OK,
+    "corp, 127.0.0.1": CheckVerdict.OK,
+    "127.0.0.0/8": CheckVerdict.OK,
+    "localhost,127.0.0.0/8 ,10.0.0.0/8": CheckVerdict.OK,
+    "127.0.0.1:8000": CheckVerdict.OK,
+    "*": CheckVerdict.OK,
+    "": CheckVerdict.WARN,
+    "localhost": CheckVerdict.WARN,
+    "127.0.0.10": CheckVerdict.WARN,
+    "10.0.0.0/8,corp": CheckVerdict.WARN,
+}
+
+
+@pytest.mark.parametrize("listed", NO_PROXY)
+def test_what_keeps_loopback_off_a_proxy(listed: str) -> None:
+    environ = {"http_proxy": "http://proxy:3128", "no_proxy": listed}
+    assert verdicts(situation(surround=around(environ=environ)))["proxies"].verdict is NO_PROXY[listed]
 
 
 def test_named_small_card_is_seen_by_the_memory_check() -> None:

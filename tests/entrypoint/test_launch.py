@@ -36,6 +36,20 @@ def test_key_from_file(tmp_path: Path, key: str) -> None:
     assert child.startswith("child")  # a spawned worker finds the module, not the launcher
 
 
+def test_the_key_to_the_routers_administration(tmp_path: Path) -> None:
+    (tmp_path / "a_router.py").write_text(MODULE)
+    (tmp_path / "client").write_text("for-clients")
+    (tmp_path / "guard").write_text("-for:the:guard")
+    files = ["--api-key-file", str(tmp_path / "client"), "--control-key-file", str(tmp_path / "guard")]
+    argv = [sys.executable, launch.__file__, "a_router", *files, "--", "--port", "1"]
+    done = subprocess.run(argv, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}, check=False)
+    assert done.returncode == 0, done.stderr
+    seen, cmdline, _ = done.stdout.splitlines()
+    assert repr("--control-plane-api-keys=guard:guard:admin:-for:the:guard") in seen
+    assert repr("--api-key=for-clients") in seen
+    assert "for-clients" not in cmdline and "for:the:guard" not in cmdline
+
+
 def test_without_a_key(tmp_path: Path) -> None:
     (tmp_path / "a_server.py").write_text(MODULE)
     done = subprocess.run([sys.executable, launch.__file__, "a_server", "--", "--port", "1"], capture_output=True,

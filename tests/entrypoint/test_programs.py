@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
+from dsv4_pd.errors import SettingsError
+from dsv4_pd.plan import boot
+from dsv4_pd.plan.boot import Plan
 from dsv4_pd.plan.programs import Program
+from dsv4_pd.run.console.banner import banner
+from dsv4_pd.run.console.base import TextConsole
 from support.plans import eight_cards, make, no_gpu
 
 
@@ -50,8 +56,65 @@ def test_the_key_stands_only_in_0600_files(key: str) -> None:
     holders = {file.path.name for file in plan.files if key in file.text and len(key) > 4}
     assert holders <= {"prefill.key", "decode.key", "router.key", "guard.json"}
     assert all(file.mode == 0o600 for file in plan.files)
-    keys = [file.text for program in plan.programs for file in program.files if file.path.suffix == ".key"]
-    assert keys == [key] * 3
+    keys = {file.path.name: file.text for program in plan.programs for file in program.files}
+    assert [keys[f"{name}.key"] for name in ("prefill", "decode", "router")] == [key] * 3
+
+
+def test_the_key_to_the_router_is_drawn_for_each_run_and_stands_in_one_file(tmp_path: Path) -> None:
+    """No plan knows it: `plan`, the support bundle and the fingerprint of failed starts have nothing to hide."""
+    plan, again = (make({}, eight_cards(), run=tmp_path) for _ in range(2))
+    assert text(plan, "guard.json") == text(again, "guard.json"), "the fingerprint stays: failed starts are counted"
+    assert [file.path.name for file in plan.files if file.drawn] == ["router.control.key"]
+    drawn = set()
+    for one in (plan, again):
+        boot.write(one.files)
+        key = (tmp_path / "router.control.key").read_text()
+        drawn.add(key)
+        assert len(key) >= 32 and (tmp_path / "router.control.key").stat().st_mode & 0o777 == 0o600
+        others = [path for path in tmp_path.iterdir() if path.name != "router.control.key"]
+        assert len(others) >= 4 and not any(key in path.read_text() for path in others)
+    assert len(drawn) == 2
+    router = by_name(plan.programs)["router"].argv
+    assert router[router.index("--control-key-file") + 1] == str(tmp_path / "router.control.key")
+    assert router.index("--control-key-file") < router.index("--")
+
+
+def text(plan: Plan, name: str) -> str:
+    return next(file.text for file in plan.files if file.path.name == name)
+
+
+@pytest.mark.parametrize(
+    "flag", ["--control-plane-api-keys x:y:admin:z", "--max-payload-size=9", "--control-plane-api a"]
+)
+def test_an_extra_argument_opens_no_second_door(flag: str) -> None:
+    with pytest.raises(SettingsError, match="does not own"):
+        make({"DSV4_ROUTER_EXTRA_ARGS": flag}, eight_cards())
+
+
+@pytest.mark.parametrize("environ", [{}, {"DSV4_HOST": "192.0.2.1"}, {"DSV4_HOST": "::"}])
+def test_an_open_api_is_said(environ: dict[str, str]) -> None:
+    plan = make(environ, eight_cards())
+    (notice,) = json.loads(text(plan, "guard.json"))["notices"]
+    assert "DSV4_API_KEY" in notice and plan.settings.host in notice and "127.0.0.1" in notice
+    assert notice in banner(plan, {})
+
+
+@pytest.mark.parametrize("environ", [{"DSV4_API_KEY": "k"}, {"DSV4_HOST": "127.0.0.1"}, {"DSV4_HOST": "localhost"}])
+def test_nothing_is_said_where_a_key_or_loopback_keeps_others_out(environ: dict[str, str]) -> None:
+    plan = make(environ, eight_cards())
+    assert json.loads(text(plan, "guard.json"))["notices"] == []
+    assert "WARNING" not in banner(plan, {})
+
+
+def test_the_console_says_it_first(capsys: pytest.CaptureFixture[str]) -> None:
+    with TextConsole(make({}, eight_cards())):
+        pass
+    assert "asks for no key (DSV4_API_KEY is unset)" in capsys.readouterr().out
+
+
+def test_ranks_and_their_libraries_meet_on_loopback() -> None:
+    env = dict(by_name(make({}, eight_cards()).programs)["decode"].env)
+    assert [env[name] for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES")] == ["lo"] * 3
 
 
 def test_operator_variables_win_over_our_defaults_but_not_over_the_plan() -> None:

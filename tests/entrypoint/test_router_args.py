@@ -28,6 +28,14 @@ def test_smg_queues() -> None:
     assert "--rate-limit-tokens-per-second" not in argv
 
 
+@pytest.mark.parametrize("name", ["sglang-router", "smg"])
+@pytest.mark.parametrize("context", [4096, 524288])
+def test_a_body_is_bounded_by_what_the_context_can_hold(name: str, context: int) -> None:
+    """128 bytes are the longest token, a mebibyte is what stands around; 20 MB never fit 4096 tokens."""
+    limit = flag(router(DSV4_ROUTER=name, DSV4_CONTEXT_LENGTH=str(context)), "--max-payload-size")
+    assert limit == {4096: "1572864", 524288: "68157440"}[context]
+
+
 @pytest.mark.parametrize("profile", [None, "demo-cpu"])
 def test_no_more_is_let_in_than_decode_holds(profile: str | None) -> None:
     """Decode has slots for what runs, and twice as many again where at most 32 run (SGLang's own default)."""

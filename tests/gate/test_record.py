@@ -26,10 +26,13 @@ def test_without_the_engine_register_fails_and_says_so(tmp_path: Path, monkeypat
     assert "sglang" in read(tmp_path)["reason"]
 
 
-def test_a_child_of_the_server_needs_no_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_of_the_server_may_be_a_rank_and_fails_without_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dsv4_gate.plugin import register
 
     monkeypatch.setenv("DSV4_PLUGIN_RECORD_DIR", str(tmp_path))
     monkeypatch.setattr(multiprocessing, "parent_process", object)
-    register()
-    assert (read(tmp_path)["status"], read(tmp_path)["patches"]) == ("ok", {})
+    with pytest.raises(Exception, match="torch"):
+        register()
+    assert (read(tmp_path)["status"], "torch" in read(tmp_path)["reason"]) == ("failed", True)

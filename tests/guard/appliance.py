@@ -138,6 +138,8 @@ stdout_logfile_backups=1
 
     def behave(self, role: str, **how: Any) -> None:
         """Set a stub's behaviour, replacing the last one."""
+        if role == "router":
+            how.setdefault("bootstrap", self.bootstrap)
         path = self.folder / "stubs" / f"{role}.json"
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(how))

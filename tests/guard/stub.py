@@ -82,8 +82,11 @@ class Server(Handler):
                 "sglang:max_total_num_tokens 4096.0",
             ]
             self.answer(200, "\n".join(lines), "text/plain")
-        else:
-            self.answer(200, {})
+        elif self.path == "/v1/models":
+            self.answer(200, {"object": "list", "data": [{"id": "stub", "object": "model", "owned_by": "sglang"}]})
+        else:  # what a real router asks when it takes a server in; smg tells by it which engine it is
+            about = {"version": "0.5.23", "model_path": "stub", "served_model_name": "stub", "tp_size": 1}
+            self.answer(200, {**about, "internal_states": []})
 
     def do_POST(self) -> None:
         now, body = behaviour(), self.body()
@@ -122,7 +125,19 @@ class Router(Handler):
     def workers(self) -> list[str]:
         return [f"http://127.0.0.1:{port}" for port in behaviour()["workers"]]
 
+    def listed(self) -> list[dict]:
+        """As sglang-router writes it; health is that of `healthy_workers`. The key to it is not asked for."""
+        kinds, fetched = behaviour().get("names", []), [fetch(f"{url}/ready")[0] == 200 for url in self.workers()]
+        found = [
+            {"id": url.rsplit(":", 1)[1], "url": url, "worker_type": kind, "is_healthy": healthy}
+            | ({"bootstrap_port": behaviour()["bootstrap"]} if kind == "prefill" and "bootstrap" in behaviour() else {})
+            for url, kind, healthy in zip(self.workers(), kinds, fetched, strict=True)
+        ]
+        return found + behaviour().get("strangers", [])
+
     def do_GET(self) -> None:
+        if self.path == "/workers":
+            return self.answer(200, {"workers": self.listed()})
         if self.path != "/readiness":
             return self.answer(200)
         blind = behaviour().get("blind") and os.getpid() == behaviour()["blind"]

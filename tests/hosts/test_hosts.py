@@ -19,6 +19,7 @@ from dsv4_pd.plan import owned_flags, profiles, show
 from dsv4_pd.plan.environment import child_environment
 from dsv4_pd.plan.paths import profiles_dir
 from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.programs import PER_RUN
 from dsv4_pd.run import files
 from supervisor.options import ServerOptions
 from support.rewording import reworded
@@ -76,7 +77,10 @@ def test_plan_is_what_serve_hands_to_supervisord(folder: Path, tmp_path: Path) -
         text = build.anywhere("\n".join(words)).replace(str(run), str(build.RUN))
         assert text + "\n\n" in golden or golden.endswith(text + "\n")
     on_disk = {str(path): path.read_text(encoding="utf-8") for path in run.iterdir() if path.is_file()}
-    assert on_disk == shown["files"]  # byte for byte: no secret and no per-run value in them
+    drawn = {str(file.path) for file in plan.files if file.drawn}
+    assert {shown["files"][path] for path in drawn} == {PER_RUN}
+    assert all(len(on_disk.pop(path)) > 40 for path in drawn), "a key of its own for each run"
+    assert on_disk == {path: text for path, text in shown["files"].items() if path not in drawn}  # byte for byte
     assert shown["environment"] == dict(plan.environ) == child_environment(plan.environ, plan.paths)
 
 
@@ -96,7 +100,7 @@ def test_every_flag_of_the_plan_is_owned_or_free_with_a_reason(folder: Path) -> 
     for program in plan.programs if plan else ():
         words = program.argv[program.argv.index("--") + 1 :] if "--" in program.argv else ()
         flags = {word for word in words if word.startswith("--")}
-        for file in program.files:
+        for file in (file for file in program.files if file.path.suffix == ".yaml"):
             flags |= {f"--{flag}" for flag in yaml.safe_load(file.text)}
         assert flags <= (router if program.name == "router" else engine)
 

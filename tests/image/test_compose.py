@@ -132,9 +132,7 @@ def test_only_published_ports_leave_loopback(stack: Stack) -> None:
     assert {int(port, 16) for address, port in listening if address in loopback} >= {30000, 30001, 8998}
     docker_dns = "0B00007F"
     outside = {int(port, 16) for address, port in listening if address not in (*loopback, docker_dns)}
-    # torch's rendezvous store knows no address to listen on; it is not published (docs/compose.md).
-    rendezvous = {30335, 30435}
-    assert outside - rendezvous == {8000, 8001}
+    assert outside == {8000, 8001}
 
 
 def test_root_is_read_only_and_nothing_grows_outside_mounts(stack: Stack) -> None:

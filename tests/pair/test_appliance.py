@@ -109,12 +109,12 @@ def test_ops_port_and_health_agree(appliance: Appliance) -> None:
     assert (done.returncode, done.stdout.split(":")[0]) == (0, "READY")
 
 
-def test_nothing_but_torch_s_rendezvous_leaves_loopback(appliance: Appliance) -> None:
-    """The demo's public ports listen on loopback too; torch's TCPStore knows no address to bind to."""
+def test_nothing_leaves_loopback(appliance: Appliance) -> None:
+    """The demo's public ports listen on loopback too; tests/pair/test_listeners.py sees them from another network."""
     listeners = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout.splitlines()
     ours = [line.split() for line in listeners if any(f"pid={pid}," in line for pid in appliance.pids())]
     public = {int(words[3].rsplit(":", 1)[1]) for words in ours if not words[3].startswith("127.0.0.1:")}
-    assert public <= {appliance.ports["DSV4_PREFILL_NCCL_PORT"], appliance.ports["DSV4_DECODE_NCCL_PORT"]}, ours
+    assert not public, ours
     assert len(ours) >= 7
 
 

@@ -7,13 +7,15 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dsv4_pd.client.http import host_of
 from dsv4_pd.errors import ApplianceError
+from dsv4_pd.host.loopback import is_loopback
 
 DRIVER = Path(__file__).with_name("driver.py")
 REAL_PROMPTS = Path(__file__).with_name("prompts.jsonl")
@@ -121,7 +123,16 @@ def generator(loads: Sequence[Load], target: Target, folder: Path, after: Path |
 def _environ(target: Target) -> dict[str, str]:
     key = {"OPENAI_API_KEY": target.key} if target.key else {}
     quiet = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "SGLANG_PLUGINS": ""}
-    return {**os.environ, **quiet, **key}
+    return {**os.environ, **quiet, **_straight(target.api_url, os.environ), **key}
+
+
+def _straight(url: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The generator honours proxies, but the API of this machine is no proxy's business."""
+    if not is_loopback(host_of(url)):
+        return {}
+    listed = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    value = ",".join([*filter(None, listed.split(",")), host_of(url)])
+    return {"NO_PROXY": value, "no_proxy": value}
 
 
 class Generator:

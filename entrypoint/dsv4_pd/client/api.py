@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
+
+import httpx2
+
+from dsv4_pd.client import http
 
 Body = dict[str, Any]
 
@@ -69,33 +71,29 @@ class Api:
         body = {"model": self.model, "prompt": prompt, "temperature": 0, "stream": stream, **options}
         return self._send("/v1/completions", body, stream, None)
 
-    def get(self, path: str) -> Any:
-        """A JSON document; raises OSError when there is none."""
-        with urllib.request.urlopen(self._request(path, None), timeout=30) as answer:
-            return json.load(answer)
-
     def with_key(self, key: str | None) -> Api:
         """The same API under another key."""
         return Api(self.url, self.model, key, self.timeout)
 
-    def _request(self, path: str, body: Body | None) -> urllib.request.Request:
-        headers = {"Content-Type": "application/json"}
-        if self.key:
-            headers["Authorization"] = f"Bearer {self.key}"
-        data = json.dumps(body).encode() if body is not None else None
-        return urllib.request.Request(self.url + path, data, headers)
-
     def _send(self, path: str, body: Body, stream: bool, timeout: float | None) -> Reply:
         begun = time.monotonic()
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         try:
-            with urllib.request.urlopen(self._request(path, body), timeout=timeout or self.timeout) as answer:
-                reply = _streamed(answer) if stream else _whole(answer.status, answer.read())
-        except urllib.error.HTTPError as error:
-            reply = Reply(error.code, error=error.read().decode(errors="replace")[:2000], done=False)
-        except (OSError, ValueError) as error:
+            with (
+                http.client(self.url, timeout or self.timeout, headers) as client,
+                client.stream("POST", self.url + path, json=body) as answer,
+            ):
+                reply = _read(answer, stream)
+        except (*http.FAILURES, ValueError) as error:
             reply = Reply(0, error=f"{type(error).__name__}: {error}", done=False)
         reply.seconds = time.monotonic() - begun
         return reply
+
+
+def _read(answer: httpx2.Response, stream: bool) -> Reply:
+    if not answer.is_success:
+        return Reply(answer.status_code, error=answer.read().decode(errors="replace")[:2000], done=False)
+    return _streamed(answer) if stream else _whole(answer.status_code, answer.read())
 
 
 def _whole(status: int, body: bytes) -> Reply:
@@ -113,7 +111,7 @@ def _call(item: Body) -> Call:
     return Call(str(function.get("name")), str(function.get("arguments") or ""))
 
 
-def _streamed(answer: Any) -> Reply:
+def _streamed(answer: httpx2.Response) -> Reply:
     reply, parts = Reply(200, done=False), cast(dict[int, list[str]], {})
     for data in _events(answer):
         if data == "[DONE]":
@@ -142,8 +140,16 @@ def _add(reply: Reply, parts: dict[int, list[str]], choice: Body) -> None:
         part[1] += function.get("arguments") or ""
 
 
-def _events(answer: Any) -> Iterator[str]:
-    for raw in answer:
-        line = raw.decode().strip()
+def _events(answer: httpx2.Response) -> Iterator[str]:
+    for line in _lines(answer):
         if line.startswith("data:"):
             yield line.removeprefix("data:").strip()
+
+
+def _lines(answer: httpx2.Response) -> Iterator[str]:
+    """Lines as they come, split at line feeds alone: `iter_lines` also splits at characters that a model may write."""
+    rest = b""
+    for piece in answer.iter_bytes():
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line.decode().strip() for line in whole)
+    yield rest.decode().strip()

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from dsv4_pd.client import http
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.settings.schema import Settings, env_name
 
@@ -95,12 +94,18 @@ def _wait(child: subprocess.Popen[bytes], ops_url: str, log: Path) -> float:
         if child.poll() is not None:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
             raise ApplianceError(f"dsv4-pd serve ended with {child.returncode} before it served:\n" + "\n".join(lines))
-        try:
-            with urllib.request.urlopen(f"{ops_url}/readyz", timeout=5):
-                return round(time.monotonic() - begun, 1)
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
+        if _answers(f"{ops_url}/readyz"):
+            return round(time.monotonic() - begun, 1)
+        time.sleep(0.5)
     raise ApplianceError(f"dsv4-pd serve did not serve within {_START_S:.0f} s")
+
+
+def _answers(url: str) -> bool:
+    try:
+        with http.client(url, 5.0) as client:
+            return client.get(url).is_success
+    except http.FAILURES:
+        return False
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from typing import Any
 
+from dsv4_pd.client import http
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.run.ops.exposition import Sample, samples
 
@@ -41,16 +40,13 @@ class Ops:
 
     def _get(self, path: str) -> bytes:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
-                body = answer.read()
-        except urllib.error.HTTPError as error:
-            body = error.read()
-        except (OSError, ValueError) as error:
+            with http.client(self.url, 10.0) as client:
+                return client.get(self.url + path).content
+        except (*http.FAILURES, ValueError) as error:
             raise ApplianceError(
                 f"no appliance answers at {self.url} ({error}); start one with `dsv4-pd serve`, "
                 "or give its ops port with --url"
             ) from error
-        return bytes(body)
 
 
 def by_role(seen: list[Sample], name: str) -> dict[str, float]:

@@ -42,6 +42,7 @@ ORDER = (
     "nccl_overrides",
     "visible_devices",
     "proxies",
+    "api_key",
     "clock",
     "kernel_version",
     "docker_version",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsv4_pd import __version__
+from dsv4_pd.plan import open_api
 from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
 from dsv4_pd.plan.paths import Paths, share_dir
 from dsv4_pd.plan.placement import Placement
@@ -50,6 +51,8 @@ def build(
         signatures=str(share_dir() / "config" / "signatures.toml"),
         temp_dir=str(paths.temp),
         supervisor_log=str(paths.log("supervisord")),
+        control_key_file=str(paths.control_key),
+        notices=open_api.notices(settings),
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
         safe_mode=settings.safe_mode,
         plugins=_plugins(settings, profile),

@@ -72,6 +72,8 @@ class GuardConfig:
     temp_dir: str
     model_source: str = ""  # where the servers load it from: a folder or a name of the Hub
     model_revision: str | None = None
+    control_key_file: str = ""  # the key to the router's administration; drawn when the files are written
+    notices: tuple[str, ...] = ()  # what the operator should know, shown by /status
     api_key: str | None = dataclasses.field(default=None, repr=False)
     safe_mode: Literal["auto", "off", "on"] = "auto"
     safe_after: int = 3  # failed starts in a row
@@ -95,7 +97,8 @@ def from_json(text: str) -> GuardConfig:
     data: dict[str, Any] = json.loads(text)
     servers = tuple(ServerConfig(**{**item, "gpus": tuple(item["gpus"])}) for item in data.pop("servers"))
     limits = Limits(**data.pop("limits"))
-    return GuardConfig(**{**data, "plugins": tuple(data["plugins"])}, servers=servers, limits=limits)
+    lists = {name: tuple(data[name]) for name in ("plugins", "notices")}
+    return GuardConfig(**{**data, **lists}, servers=servers, limits=limits)
 
 
 def load(path: Path) -> GuardConfig:

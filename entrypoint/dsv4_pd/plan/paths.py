@@ -64,6 +64,11 @@ class Paths:
         return self.run / "guard.json"
 
     @property
+    def control_key(self) -> Path:
+        """The key to the router's administration, mode 0600: the router and the guard read it, nobody else has it."""
+        return self.run / "router.control.key"
+
+    @property
     def plugin_records(self) -> Path:
         """Where engine plugins prove, per process, that they are live."""
         return self.run / "plugins"

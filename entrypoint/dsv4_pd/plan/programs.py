@@ -189,6 +189,7 @@ def _env_defaults(settings: Settings, placement: Placement, paths: Paths) -> dic
         # One host by design: what the servers open for each other stays off the container's network.
         "UCX_NET_DEVICES": "lo",
         "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",  # its bootstrap listens on the first other interface, unless told
     }
     if placement.device == "cuda":
         env["UCX_TLS"] = "cuda,sm,tcp,self"
@@ -270,6 +271,8 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
             _LAUNCH,
             module,
             *_key_option(key),
+            "--control-key-file",
+            str(around.paths.control_key),
             "--",
             *router_argv(settings, placement.mode),
             *split_args(settings.router_extra_args),
@@ -283,7 +286,7 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
         ),
         ready_url=f"http://{LOOPBACK}:{settings.port}/readiness",
         log_path=around.paths.log("router"),
-        files=key,
+        files=(*key, ConfigFile(around.paths.control_key, PER_RUN)),
         autorestart=True,
         stop_wait_s=int(settings.drain_timeout) + 5,
     )

@@ -7,12 +7,16 @@ from typing import Literal
 from dsv4_pd.settings.schema import Settings
 
 LOOPBACK = "127.0.0.1"
+# The longest run of text that this family's tokenizers make one token of (128 blanks, dashes, ...), in bytes.
+LONGEST_TOKEN_BYTES = 128
+# What stands around the prompt: tools, schemas, field names; and JSON's escapes where the context is small.
+PAYLOAD_OVERHEAD_BYTES = 1 << 20
 # At its own info level the router writes two lines for every request, probes included.
 _LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "error"}
 
 
 def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str, ...]:
-    """Flags without the API key, which the launcher adds from a file."""
+    """Flags without the keys, which the launcher adds from files."""
     return (
         "--host",
         settings.host,
@@ -46,6 +50,8 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
         "--shutdown-grace-period-secs",
         str(int(settings.drain_timeout)),
         *_limits(settings),
+        "--max-payload-size",
+        str(payload_limit(settings.context_length)),
         "--prometheus-host",
         LOOPBACK,
         "--prometheus-port",
@@ -53,6 +59,18 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
         "--log-level",
         _LEVELS[settings.log_level],
     )
+
+
+def payload_limit(context_length: int) -> int:
+    """Bytes that one request's body may have: more can't be a prompt that fits the context, however it is written.
+
+    Both routers allow 512 MiB by themselves, and both halves tokenize a prompt on their event loop before they refuse
+    it for its length, so that everybody waits for it.
+
+    >>> payload_limit(4096), payload_limit(524288) >> 20
+    (1572864, 65)
+    """
+    return context_length * LONGEST_TOKEN_BYTES + PAYLOAD_OVERHEAD_BYTES
 
 
 def _limits(settings: Settings) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsv4_pd import __version__
+from dsv4_pd.plan import open_api
 from dsv4_pd.plan.placement import RolePlacement
 from dsv4_pd.plan.plan import Plan
 
@@ -23,6 +24,7 @@ def banner(plan: Plan, health: Mapping[str, Any]) -> str:
         "",
         f" API      http://{_reachable(settings.host)}:{settings.port}/v1   ({settings.router})",
         f" ops      http://{_reachable(settings.host)}:{settings.ops_port}/status   /livez  /readyz  /metrics",
+        *(f" WARNING  {notice}" for notice in open_api.notices(settings)),
         "",
         " try it:",
         *(" " + line for line in curl_line(plan).splitlines()),

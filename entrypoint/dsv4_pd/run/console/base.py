@@ -7,6 +7,7 @@ import sys
 import time
 from typing import IO, Any, Self
 
+from dsv4_pd.plan import open_api
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.banner import banner
 from dsv4_pd.run.console.noise import level, plain, worth_showing
@@ -32,6 +33,8 @@ class Console:
         self._greeted = False
 
     def __enter__(self) -> Self:
+        for notice in open_api.notices(self.plan.settings):
+            self.say(notice)
         return self
 
     def __exit__(self, *error: object) -> None:

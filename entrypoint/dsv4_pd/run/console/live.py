@@ -38,7 +38,7 @@ class LiveConsole(Console):
 
     def __enter__(self) -> Self:
         self._live.start()
-        return self
+        return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
         self._live.stop()

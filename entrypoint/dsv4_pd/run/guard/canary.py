@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from dataclasses import dataclass
 
-import aiohttp
-
 from dsv4_pd.plan.guard_config import GuardConfig
+from dsv4_pd.run import loopback_http
 from dsv4_pd.run.guard.probes import Probes
 from dsv4_pd.run.guard.states import Answer
 
@@ -31,14 +31,13 @@ async def fly(config: GuardConfig, probes: Probes) -> Result:
     """Send one canary. The prompt is fresh, so that no cached prefix can stand in for the transfer."""
     sent = time.monotonic()
     body = {"model": config.model, "prompt": f"canary {secrets.token_hex(8)}", "max_tokens": 2, "temperature": 0}
-    timeout = aiohttp.ClientTimeout(total=config.limits.link_timeout + 5.0)
     try:
-        async with probes.session.post(f"{config.router_url}/v1/completions", json=body, timeout=timeout) as got:
-            text = await got.text()
-            status = got.status
+        async with asyncio.timeout(config.limits.link_timeout + 5.0):
+            got = await probes.client.post(f"{config.router_url}/v1/completions", json=body)
+        status, text = got.status_code, got.text
     except TimeoutError:
         status, text = 0, ""
-    except (aiohttp.ClientError, OSError) as error:
+    except loopback_http.FAILURES as error:
         return Result(sent, time.monotonic() - sent, failure=f"router: {type(error).__name__}")
     seconds = time.monotonic() - sent
     if status == 200 and '"choices"' in text:
@@ -58,7 +57,7 @@ async def _unready_end(config: GuardConfig, probes: Probes) -> str | None:
             return f"{server.name}: /ready says {answer}"
         if server.bootstrap_url and await probes.status(f"{server.bootstrap_url}/health") is not Answer.YES:
             return f"{server.name}: bootstrap port does not answer"
-    answer, why = await probes.router(config.router_url, len(config.servers))
+    answer, why = await probes.router(config.router_url, config.servers)
     return None if answer is Answer.YES else f"router: {why}"
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import xmlrpc.client
 from collections.abc import Awaitable, Callable
-
-import aiohttp
 
 from dsv4_pd.plan.guard_config import GuardConfig
 from dsv4_pd.run.guard import tree
 from dsv4_pd.run.guard.probes import Probes
 from dsv4_pd.run.guard.states import Act, Action
-from dsv4_pd.run.guard.supervisor import IDLE, Supervisor
+from dsv4_pd.run.guard.supervisor import IDLE, UNREACHABLE, Supervisor
 from dsv4_pd.run.guard.world import World
 
 log = logging.getLogger("guard")
@@ -42,7 +39,7 @@ class Hands:
     async def _run(self, action: Action) -> None:
         try:
             await self._acts[action.act](action.name)
-        except (OSError, aiohttp.ClientError, TimeoutError, xmlrpc.client.Fault) as error:
+        except UNREACHABLE as error:
             log.warning("%s %s: %s", action.act.value, action.name, error)
         finally:
             await asyncio.sleep(0.5 if action.act in (Act.START, Act.REGISTER) else 0.1)  # time for it to show
@@ -71,12 +68,9 @@ class Hands:
         await self._supervisor.stop(name)
 
     async def _register(self, _: str) -> None:
-        for server in self._config.servers:
-            kind = {"prefill": "prefill", "decode": "decode"}.get(server.name, "regular")
-            worker: dict[str, object] = {"url": server.url, "worker_type": kind, "api_key": self._config.api_key}
-            if server.bootstrap_port:
-                worker["bootstrap_port"] = server.bootstrap_port
-            await self._probes.register(self._config.router_url, worker)
+        config = self._config
+        for stranger in await self._probes.reconcile(config.router_url, config.servers, config.api_key):
+            log.warning("router: told to forget %s, a worker that is not ours", stranger)
 
     async def _shutdown(self, _: str) -> None:
         await asyncio.to_thread(self.sweep)

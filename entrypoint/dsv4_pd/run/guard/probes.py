@@ -2,76 +2,111 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import re
+import time
+from collections.abc import Iterable
 from typing import Any
 
-import aiohttp
+import httpx2
 
+from dsv4_pd.plan.guard_config import ServerConfig
+from dsv4_pd.run import loopback_http
+from dsv4_pd.run.guard import workers
 from dsv4_pd.run.guard.states import Answer
 
-QUICK = aiohttp.ClientTimeout(total=2.0)
-SLOW = aiohttp.ClientTimeout(total=30.0)  # the server itself gives up after 20 s
+QUICK = 2.0  # seconds for the whole of a question and its answer
+METRICS = 5.0
+LIST_S = 1.0  # between two looks at a list that was right, while the counts stay right
+SLOW = 30.0  # the server itself gives up after 20 s
 _SENT, _SPEED = "sglang:kv_transfer_total_mb", "sglang:kv_transfer_speed_gb_s"
 _SAMPLE = re.compile(r"^(sglang:\w+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 
 
 class Probes:
-    """HTTP probes over one session."""
+    """HTTP probes over one client. `control_key` opens the router's administration, which no client's key does."""
 
-    def __init__(self, api_key: str | None) -> None:
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, api_key: str | None, control_key: str = "") -> None:
+        self._headers = _bearer(api_key)
+        self._control = _bearer(control_key)
+        self._client: httpx2.AsyncClient | None = None
+        self._list_due = 0.0
 
     @property
-    def session(self) -> aiohttp.ClientSession:
-        """The session, opened at first use because it needs a running loop; a probe never waits for a connection."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                headers=self._headers, connector=aiohttp.TCPConnector(limit=0, force_close=True)
-            )
-        return self._session
+    def client(self) -> httpx2.AsyncClient:
+        """The client, opened at first use because it needs a running loop; a probe never waits for a connection."""
+        if self._client is None:
+            self._client = loopback_http.client(self._headers)
+        return self._client
 
     async def close(self) -> None:
-        """Close the session."""
-        if self._session:
-            await self._session.close()
+        """Close the client."""
+        if self._client:
+            await self._client.aclose()
 
-    async def status(self, url: str, timeout: aiohttp.ClientTimeout = QUICK) -> Answer:
+    async def status(self, url: str, timeout: float = QUICK) -> Answer:
         """YES for 200, SILENT for a time-out, NO for any other answer and for a refused connection."""
         return (await self.get(url, timeout))[0]
 
-    async def get(self, url: str, timeout: aiohttp.ClientTimeout = QUICK) -> tuple[Answer, str]:
+    async def get(self, url: str, timeout: float = QUICK, headers: dict[str, str] | None = None) -> tuple[Answer, str]:
         """The answer, and its body."""
         try:
-            async with self.session.get(url, timeout=timeout) as got:
-                text = await got.text()
-                return (Answer.YES if got.status == 200 else Answer.NO), text
+            async with asyncio.timeout(timeout):
+                got = await self.client.get(url, headers=headers)
         except TimeoutError:
             return Answer.SILENT, ""
-        except (aiohttp.ClientError, OSError, UnicodeDecodeError):
+        except loopback_http.FAILURES:
             return Answer.NO, ""
+        return (Answer.YES if got.status_code == httpx2.codes.OK else Answer.NO), got.text
 
-    async def router(self, url: str, workers: int) -> tuple[Answer, str]:
-        """Whether the router counts all workers as healthy, and what it says."""
+    async def router(self, url: str, servers: Iterable[ServerConfig]) -> tuple[Answer, str]:
+        """Whether the router has exactly our servers, all healthy, and what is amiss."""
         answer, text = await self.get(f"{url}/readiness")
-        healthy = _json(text).get("healthy_workers")
-        if answer is Answer.YES and isinstance(healthy, int) and healthy < workers:
-            return Answer.NO, f"{healthy} of {workers} workers healthy"
-        return answer, "" if answer is Answer.YES else _reason(text)
+        if answer is not Answer.YES:
+            return answer, _reason(text)
+        known, told = tuple(servers), _json(text)
+        counts = {told.get("healthy_workers"), told.get("total_workers", len(known))}
+        if counts == {len(known)} and time.monotonic() < self._list_due:
+            return Answer.YES, ""
+        return await self._list(url, known)
 
-    async def register(self, url: str, worker: dict[str, Any]) -> None:
-        """Tell the router about a worker now, instead of at its next attempt; it ignores one that it has."""
-        try:
-            async with self.session.post(f"{url}/workers", json=worker, timeout=QUICK):
-                pass
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            pass  # asked again until the router lists it
+    async def _list(self, url: str, known: tuple[ServerConfig, ...]) -> tuple[Answer, str]:
+        """What the list itself says: the counts can't tell a stranger in the place of one of ours."""
+        answer, text = await self._workers(url)
+        if answer is not Answer.YES:
+            return answer, "" if answer is Answer.SILENT else "does not tell its workers to the guard"
+        amiss = workers.amiss(workers.parse(text), known)
+        self._list_due = 0.0 if amiss else time.monotonic() + LIST_S
+        return (Answer.NO if amiss else Answer.YES), amiss
+
+    async def reconcile(self, url: str, servers: Iterable[ServerConfig], api_key: str | None) -> tuple[str, ...]:
+        """Have the router forget workers that are not ours, then tell it about ours; returns the strangers' addresses.
+
+        Not an error where it fails: asked again until the router lists exactly ours.
+        """
+        known = tuple(servers)
+        found = workers.parse((await self._workers(url))[1])
+        strange = workers.strangers(found, known)
+        for one in strange:
+            await self._control_call("DELETE", f"{url}/workers/{one.id}")
+        for server in workers.absent(found, known):
+            await self._control_call("POST", f"{url}/workers", workers.entry(server, api_key))
+        return tuple(one.url for one in strange)
 
     async def metrics(self, url: str) -> dict[str, float]:
         """SGLang's metrics, summed over their labels; empty when there is no answer."""
-        answer, text = await self.get(f"{url}/metrics", aiohttp.ClientTimeout(total=5.0))
+        answer, text = await self.get(f"{url}/metrics", METRICS)
         return samples(text) if answer is Answer.YES else {}
+
+    async def _workers(self, url: str) -> tuple[Answer, str]:
+        return await self.get(f"{url}/workers", headers=self._control)
+
+    async def _control_call(self, method: str, url: str, body: dict[str, Any] | None = None) -> None:
+        with contextlib.suppress(*loopback_http.FAILURES, TimeoutError):
+            async with asyncio.timeout(QUICK):
+                await self.client.request(method, url, json=body, headers=self._control)
 
 
 def samples(text: str) -> dict[str, float]:
@@ -98,6 +133,10 @@ def link_of(values: dict[str, float]) -> dict[str, float]:
         return {}
     found = {"transfers": sent, "mb": round(values.get(f"{_SENT}_sum", 0.0), 3)}
     return found | ({"gb_s": round(values.get(f"{_SPEED}_sum", 0.0) / timed, 3)} if timed else {})
+
+
+def _bearer(key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -6,17 +6,13 @@ import asyncio
 import os
 import re
 import time
-import xmlrpc.client
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import aiohttp
-
 from dsv4_pd.run.guard.listener import Event
-from dsv4_pd.run.guard.supervisor import UP, Supervisor
+from dsv4_pd.run.guard.supervisor import UNREACHABLE, UP, Supervisor
 from dsv4_pd.run.guard.watch import Watch
 
-UNREACHABLE = (OSError, aiohttp.ClientError, TimeoutError, xmlrpc.client.Fault)
 _EXITED = re.compile(r"(?:exited|gave up|spawn\w*): (\S+) \((.+?)(?:; (?:not )?expected)?\)")
 
 

@@ -38,7 +38,7 @@ class Guard:
     def __init__(self, config: GuardConfig) -> None:
         self.config = config
         self._woken = asyncio.Event()
-        self.probes = Probes(config.api_key)
+        self.probes = Probes(config.api_key, _control_key(config))
         self.supervisor = Supervisor(config.socket)
         gpus = Gpus([uuid for server in config.servers for uuid in server.gpus])
         self.world = World(config, self.supervisor, self.probes, gpus, self._woken.set)
@@ -187,7 +187,7 @@ class Guard:
 
     async def _serve_ops(self) -> None:
         try:
-            telemetry = Telemetry(self.config, self.document, lambda: self.probes.session)
+            telemetry = Telemetry(self.config, self.document, lambda: self.probes.client)
             app = ops.application(self.document, telemetry, self.config.about)
             await ops.serve(app, self.config.ops_host, self.config.ops_port)
         except OSError as error:
@@ -201,6 +201,11 @@ class Guard:
         for task in tasks:
             if task.done() and not task.cancelled() and task.exception():
                 raise task.exception()  # type: ignore[misc]
+
+
+def _control_key(config: GuardConfig) -> str:
+    """The key of this run to the router's administration; none in a plan that has no such router."""
+    return Path(config.control_key_file).read_text(encoding="utf-8") if config.control_key_file else ""
 
 
 def _resumed(memory: dict[str, Any], now: float, *, same_supervisor: bool) -> State:
@@ -217,8 +222,12 @@ def main(argv: list[str]) -> int:
         print("usage: dsv4-pd guard --config FILE (started by supervisord)", file=sys.stderr)
         return 2
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    for library in ("httpx2", "httpcore2"):
+        logging.getLogger(library).setLevel(logging.WARNING)  # else a line for each probe
     return asyncio.run(_guard(configuration.load(Path(argv[1]))))
 
 
 async def _guard(config: GuardConfig) -> int:
+    for notice in config.notices:
+        log.warning("%s", notice)
     return await Guard(config).run()

@@ -7,9 +7,13 @@ import xmlrpc.client
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
+import httpx2
+
+from dsv4_pd.run import loopback_http
 
 TIMEOUT = 10.0
+# Every way in which supervisord can fail to do what it was asked to.
+UNREACHABLE = (*loopback_http.FAILURES, TimeoutError, xmlrpc.client.Fault)
 # Faults that only say that the world is already as asked, or on its way there.
 ALREADY = frozenset({60, 70, 80, 90, 6})  # ALREADY_STARTED, NOT_RUNNING, SUCCESS, ALREADY_ADDED, SHUTDOWN_STATE
 IDLE = frozenset({"STOPPED", "EXITED", "FATAL", "UNKNOWN"})
@@ -30,13 +34,12 @@ class Supervisor:
     """A client of one supervisord.
 
     Raises:
-        OSError, aiohttp.ClientError, TimeoutError: when supervisord does not answer.
-        xmlrpc.client.Fault: when it refuses.
+        UNREACHABLE: when supervisord does not answer (OSError, httpx2.HTTPError, TimeoutError), or refuses (Fault).
     """
 
     def __init__(self, socket: str) -> None:
         self._socket = socket
-        self._session: aiohttp.ClientSession | None = None
+        self._client: httpx2.AsyncClient | None = None
 
     async def processes(self) -> tuple[Process, ...]:
         """All programs."""
@@ -64,20 +67,18 @@ class Supervisor:
 
     async def close(self) -> None:
         """Close the connection."""
-        if self._session:
-            await self._session.close()
+        if self._client:
+            await self._client.aclose()
 
     async def _call(self, method: str, *args: Any) -> Any:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(path=self._socket), timeout=aiohttp.ClientTimeout(total=TIMEOUT)
-            )
+        if self._client is None:
+            self._client = loopback_http.client({"Content-Type": "text/xml"}, self._socket)
         body = xmlrpc.client.dumps(args, method).encode()
-        async with self._session.post("http://supervisor/RPC2", data=body, headers={"Content-Type": "text/xml"}) as got:
-            got.raise_for_status()
-            text = await got.text()
+        async with asyncio.timeout(TIMEOUT):
+            got = await self._client.post("http://supervisor/RPC2", content=body)
+        got.raise_for_status()
         try:
-            result, _ = xmlrpc.client.loads(text)
+            result, _ = xmlrpc.client.loads(got.content)
         except xmlrpc.client.Fault as fault:
             if fault.faultCode in ALREADY:
                 return None

@@ -141,7 +141,7 @@ class World:
             self.router.on_ready(Answer.NO, time.monotonic(), "waits for the servers")
             return
         pid, before = self.router.pid, self.router.ready
-        answer, why = await self.probes.router(self.config.router_url, len(self.config.servers))
+        answer, why = await self.probes.router(self.config.router_url, self.config.servers)
         if self.router.pid == pid:
             self.router.on_ready(answer, time.monotonic(), why)
             if answer is not before:

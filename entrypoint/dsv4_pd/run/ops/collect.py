@@ -8,27 +8,29 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import httpx2
 
+from dsv4_pd.run import loopback_http
 from dsv4_pd.run.ops import own
 from dsv4_pd.run.ops.exposition import join, render
 
-_TIMEOUT = aiohttp.ClientTimeout(total=4.0)  # below Prometheus' own 10 s, so that one silent program costs no scrape
+_TIMEOUT = 4.0  # seconds; below Prometheus' own 10 s, so that one silent program costs no scrape
 _BUILT = {".cubin": "cubin", ".so": "shared_object"}
 
 
-async def scrape(session: aiohttp.ClientSession, targets: Mapping[str, str]) -> dict[str, str | None]:
+async def scrape(client: httpx2.AsyncClient, targets: Mapping[str, str]) -> dict[str, str | None]:
     """Role -> its exposition text; None when it did not answer."""
-    texts = await asyncio.gather(*(_get(session, url) for url in targets.values()))
+    texts = await asyncio.gather(*(_get(client, url) for url in targets.values()))
     return dict(zip(targets, texts, strict=True))
 
 
-async def _get(session: aiohttp.ClientSession, url: str) -> str | None:
+async def _get(client: httpx2.AsyncClient, url: str) -> str | None:
     try:
-        async with session.get(url, timeout=_TIMEOUT) as answer:
-            return await answer.text() if answer.status == 200 else None
-    except (aiohttp.ClientError, TimeoutError, OSError, UnicodeDecodeError):
+        async with asyncio.timeout(_TIMEOUT):
+            answer = await client.get(url)
+    except (*loopback_http.FAILURES, TimeoutError):
         return None
+    return answer.text if answer.status_code == httpx2.codes.OK else None
 
 
 def exposition(document: Mapping[str, Any], texts: Mapping[str, str | None], compiles: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import httpx2
 
 from dsv4_pd.plan.guard_config import GuardConfig
 from dsv4_pd.run.ops import collect
@@ -23,9 +23,9 @@ class Telemetry:
     """Asks the engines only when somebody asks the ops port."""
 
     def __init__(
-        self, config: GuardConfig, document: Callable[[], Document], session: Callable[[], aiohttp.ClientSession]
+        self, config: GuardConfig, document: Callable[[], Document], client: Callable[[], httpx2.AsyncClient]
     ) -> None:
-        self._document, self._session = document, session
+        self._document, self._client = document, client
         self._targets = {server.name: f"{server.url}/metrics" for server in config.servers}
         if config.router_metrics_url:
             self._targets["router"] = config.router_metrics_url
@@ -48,7 +48,7 @@ class Telemetry:
     async def _scrape(self) -> dict[str, str | None]:
         async with self._turn:
             if time.monotonic() - self._read > _FRESH:
-                self._texts = await collect.scrape(self._session(), self._targets)
+                self._texts = await collect.scrape(self._client(), self._targets)
                 self._read = time.monotonic()
             return self._texts
 

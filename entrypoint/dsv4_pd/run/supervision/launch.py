@@ -1,8 +1,8 @@
-"""Start the engine or the router with the API key taken from a file.
+"""Start the engine or the router with keys taken from files.
 
-    python launch.py MODULE [--api-key-file FILE] -- FLAGS...
+    python launch.py MODULE [--api-key-file FILE] [--control-key-file FILE] -- FLAGS...
 
-Both take the key only as a flag, and `ps` shows argv to everyone. The flag is added to sys.argv here, which /proc
+Both take keys only as flags, and `ps` shows argv to everyone. The flags are added to sys.argv here, which /proc
 does not show, in the `--flag=value` form, because a key may begin with a dash. Runs in the program's own
 environment, by path; imports nothing of ours.
 """
@@ -11,14 +11,17 @@ import runpy
 import sys
 from pathlib import Path
 
+# option -> the program's own flag, up to the key. The router's entry is id:name:role:key.
+KEYS = {"--api-key-file": "--api-key=", "--control-key-file": "--control-plane-api-keys=guard:guard:admin:"}
+
 
 def main(argv: list[str]) -> None:
-    """Put the key into sys.argv and become the module."""
+    """Put the keys into sys.argv and become the module."""
     cut = argv.index("--")
     module, options, flags = argv[0], argv[1:cut], argv[cut + 1 :]
-    if options[:1] == ["--api-key-file"]:
-        flags = [*flags, f"--api-key={Path(options[1]).read_text(encoding='utf-8')}"]
-    sys.argv = [module, *flags]
+    pairs = zip(options[::2], options[1::2], strict=True)
+    keys = [KEYS[option] + Path(file).read_text(encoding="utf-8") for option, file in pairs]
+    sys.argv = [module, *flags, *keys]
     sys.path.pop(0)  # our own folder, which the interpreter puts first for a script
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
