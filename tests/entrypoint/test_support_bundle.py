@@ -9,7 +9,9 @@ import sys
 import tarfile
 from pathlib import Path
 
-from dsv4_pd.doctor.support_bundle import environment, is_secret, secrets_of
+import yaml
+from dsv4_pd.doctor.support_bundle import environment, pack
+from dsv4_pd.settings.redact import Redactor
 
 
 def bundle(tmp_path: Path, *words: str, **env: str) -> tuple[dict[str, str], Path]:
@@ -67,8 +69,20 @@ def test_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "b.tar.gz").read_text() == "mine"
 
 
-def test_secret_variables_are_known_by_name() -> None:
-    assert [is_secret(n) for n in ("AWS_SECRET_ACCESS_KEY", "DSV4_API_KEY", "HF_HOME", "NCCL_DEBUG")] == [
-        True, True, False, False]  # fmt: skip
-    assert secrets_of({"MY_PASSWORD": "hunter22", "X": "y"}, ["k", ""]) == ["k", "hunter22"]
-    assert environment({"UNRELATED": "1", "NCCL_DEBUG": "INFO"}) == "NCCL_DEBUG=INFO\n"
+def test_the_environment_shows_what_matters_and_no_secret() -> None:
+    secrets = {"HF_TOKEN": "hunter22", "DSV4_API_KYE": "hunter2", "DSV4_API_KEY": ""}
+    others = {"NCCL_DEBUG": "INFO", "DSV4_API_KEY_FILE": "/run/secrets/api_key", "DSV4_MODE": "pd", "UNRELATED": "1"}
+    shown = environment({**others, **secrets})
+    assert shown.splitlines() == [
+        "DSV4_API_KEY=", "DSV4_API_KEY_FILE=/run/secrets/api_key", "DSV4_API_KYE=(7 characters)", "DSV4_MODE=pd",
+        "HF_TOKEN=(8 characters)", "NCCL_DEBUG=INFO",
+    ]  # fmt: skip
+
+
+def test_a_secret_over_several_lines_is_masked(tmp_path: Path) -> None:
+    secret = "a pass phrase of many words " * 6
+    files = {"a.yaml": yaml.safe_dump({"x": {"note": secret}}).encode(), "b.bin": b"\xff\xfe" + secret.encode()}
+    pack(tmp_path / "x.tar.gz", files, Redactor([secret]))
+    with tarfile.open(tmp_path / "x.tar.gz") as archive:
+        texts = [(archive.extractfile(m) or sys.stdin.buffer).read().decode() for m in archive.getmembers()]
+    assert all("phrase" not in text and "***" in text for text in texts)

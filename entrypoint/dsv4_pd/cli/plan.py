@@ -14,7 +14,7 @@ from dsv4_pd.host.parse import format_cpu_list
 from dsv4_pd.plan import boot, memory_plan, model_files
 from dsv4_pd.plan.boot import Plan
 from dsv4_pd.plan.memory_model import Estimate
-from dsv4_pd.settings.redact import Redactor
+from dsv4_pd.settings.redact import Redactor, known_secrets
 from dsv4_pd.settings.schema import SECRETS, env_name
 
 
@@ -35,7 +35,12 @@ def command(as_json: bool, facts: Path | None) -> None:
 def as_dict(plan: Plan) -> dict[str, Any]:
     """The plan as JSON values, with every secret masked, the rendered files' included."""
     secret = plan.settings.api_key
-    redact = Redactor([secret.get_secret_value()] if secret else [])
+    redact = Redactor(known_secrets(os.environ, [secret.get_secret_value()] if secret else []))
+    shown: dict[str, Any] = redact.data(_values(plan))
+    return shown
+
+
+def _values(plan: Plan) -> dict[str, Any]:
     return {
         "profile": plan.profile.name,
         "settings": _settings(plan),
@@ -43,7 +48,7 @@ def as_dict(plan: Plan) -> dict[str, Any]:
         "placement": _placement(plan),
         "memory": memory_values(plan),
         "programs": [_program(program) for program in plan.programs],
-        "files": {str(file.path): redact.line(file.text) for file in plan.files},
+        "files": {str(file.path): file.text for file in plan.files},
     }
 
 
@@ -101,9 +106,9 @@ def as_text(plan: Plan) -> str:
     parts += ["", "placement", *_table(plan)]
     parts += [f"  warning: {text}" for text in plan.placement.warnings]
     parts += _memory_lines(plan)
-    for program in plan.programs:
-        parts += ["", f"program {program.name}", "  " + " ".join(program.argv)]
-        parts += [f"  {key}={value}" for key, value in program.env]
+    for program in data["programs"]:
+        parts += ["", f"program {program['name']}", "  " + " ".join(program["argv"])]
+        parts += [f"  {key}={value}" for key, value in program["env"].items()]
     for path, text in data["files"].items():
         parts += ["", f"file {path}", *("  " + line for line in text.splitlines())]
     return "\n".join(parts)

@@ -22,7 +22,7 @@ from dsv4_pd.host.machine import CAPTURE_FILE, Live
 from dsv4_pd.host.read import read_facts
 from dsv4_pd.plan import boot, folders
 from dsv4_pd.settings.load import load as load_settings
-from dsv4_pd.settings.redact import Redactor
+from dsv4_pd.settings.redact import Redactor, known_secrets
 from dsv4_pd.settings.schema import Settings
 
 
@@ -36,7 +36,7 @@ def command(output: Path | None, no_redact: bool) -> None:
     if target.exists():
         raise ApplianceError(f"{target} exists: choose another name with --output")
     known = [settings.api_key.get_secret_value()] if settings.api_key else []
-    redactor = None if no_redact else Redactor(support_bundle.secrets_of(os.environ, known))
+    redactor = None if no_redact else Redactor(known_secrets(os.environ, known))
     files = collect(settings, target.parent / f".{target.name}.capture", real=no_redact)
     size = support_bundle.pack(target, files, redactor)
     click.echo(f"wrote {target} ({size / 1e6:.1f} MB, {len(files)} files); look through it before you pass it on")

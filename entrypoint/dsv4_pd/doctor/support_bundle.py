@@ -5,38 +5,32 @@ from __future__ import annotations
 import io
 import tarfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from dsv4_pd.settings.redact import Redactor
+from dsv4_pd.settings.redaction.names import is_secret_variable
+from dsv4_pd.settings.schema import FOREIGN, PREFIX, names
 
-# Variables whose names say that their values are nobody's business.
-_SECRET_NAME = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "COOKIE")
 _PREFIXES = ("DSV4_", "CUDA_", "NVIDIA_", "NCCL_", "UCX_", "SGLANG_", "HF_", "PYTORCH_", "OMP_", "TORCH_")
 _NAMES = ("LD_LIBRARY_PATH", "PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _LOG_TAIL = 2 << 20
 
 
-def secrets_of(environ: Mapping[str, str], known: Iterable[str]) -> list[str]:
-    """Every value that must not leave: the known ones, and those of variables that are named like a secret."""
-    named = [value for name, value in environ.items() if is_secret(name) and len(value) >= 4]
-    return [*filter(None, known), *named]
-
-
-def is_secret(name: str) -> bool:
-    """
-    >>> is_secret("HF_TOKEN"), is_secret("HF_HOME"), is_secret("DSV4_API_KEY_FILE")
-    (True, False, False)
-    """
-    return not name.endswith("_FILE") and any(word in name.upper() for word in _SECRET_NAME)
-
-
 def environment(environ: Mapping[str, str]) -> str:
-    """The variables that matter to us, values of secrets replaced by their length."""
+    """The variables that matter to us; of a secret, and of a `DSV4_` name that is no setting, only the length.
+
+    A misspelt name of a setting that is a secret looks like any other.
+    """
     kept = sorted(name for name in environ if name.startswith(_PREFIXES) or name in _NAMES)
-    return "".join(
-        f"{name}={f'({len(environ[name])} characters)' if is_secret(name) else environ[name]}\n" for name in kept
-    )
+    return "".join(f"{name}={_shown(name, environ[name])}\n" for name in kept)
+
+
+def _shown(name: str, value: str) -> str:
+    strange = name.startswith(PREFIX) and name.upper() not in names() and name.upper() not in FOREIGN
+    if value and (strange or is_secret_variable(name)):
+        return f"({len(value)} characters)"
+    return value.replace("\n", "\\n")
 
 
 def run_files(run: Path) -> dict[str, bytes]:
@@ -53,7 +47,7 @@ def run_files(run: Path) -> dict[str, bytes]:
 
 
 def pack(target: Path, files: Mapping[str, bytes], redactor: Redactor | None) -> int:
-    """Write the archive, mode 0600; every line of every file goes through the redactor. Returns its size."""
+    """Write the archive, mode 0600; every file goes through the redactor, whole. Returns its size."""
     stamp = int(time.time())
     with target.open("xb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         target.chmod(0o600)
@@ -68,5 +62,4 @@ def pack(target: Path, files: Mapping[str, bytes], redactor: Redactor | None) ->
 def _clean(data: bytes, redactor: Redactor | None) -> bytes:
     if redactor is None:
         return data
-    text = data.decode("utf-8", "replace")
-    return "".join(redactor.line(line) for line in text.splitlines(keepends=True)).encode()
+    return redactor.text(data.decode("utf-8", "replace")).encode()  # whole: a secret may run over lines
