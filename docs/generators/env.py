@@ -25,6 +25,7 @@ GROUPS = {
     "prefill_port": INTERNALS,
 }
 # Groups that the demo's own profile decides: what .env says of a host's GPUs and model is nothing to it.
+_DEMO = {"DSV4_PROFILE": "demo-cpu"}
 DEMO_OWN = ("What to serve", "GPUs", "Memory", "Kernels", "Extra arguments")
 
 
@@ -73,14 +74,14 @@ def env_example() -> str:
 
 
 def compose_text(text: str) -> str:
-    """compose.yaml with its two lists of settings written anew; what the file sets itself is not in them."""
+    """compose.yaml with its lists of settings written anew; what the file sets itself is in none of them."""
     own = set(yaml.safe_load(text)["x-container"])
-    passed = [name for title, fields in groups().items() if title != INTERNALS for name in _variables(fields)]
-    text = _fill(text, "settings", [f"{name}:" for name in passed if name not in own])
-    demo = _variables([name for title in DEMO_OWN for name in groups()[title] if name != "mode"])
-    return _fill(
-        text, "demo", ['DSV4_PROFILE: "demo-cpu"', *(f'{name}: ""' for name in demo if name != "DSV4_PROFILE")]
-    )
+    offered = [(title, name) for title, fields in groups().items() if title != INTERNALS for name in fields]
+    demo = [name for title, name in offered if title in DEMO_OWN and name != "mode"]
+    common = [name for _, name in offered if name not in demo]
+    text = _fill(text, "common", [f"{name}:" for name in _variables(common) if name not in own])
+    text = _fill(text, "host", [f"{name}:" for name in _variables(demo)])
+    return _fill(text, "demo", [f'{name}: "{_DEMO.get(name, "")}"' for name in _variables(demo)])
 
 
 def groups() -> dict[str, list[str]]:

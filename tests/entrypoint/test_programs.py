@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dsv4_pd.plan import guard_build
 from dsv4_pd.plan.programs import Program
 from support.plans import eight_cards, make, no_gpu
 
@@ -111,7 +112,8 @@ def test_the_ops_port_listens_and_is_checked_where_its_setting_says() -> None:
     plan = make({"DSV4_HOST": "10.0.0.4", "DSV4_OPS_HOST": "10.0.0.5", "DSV4_OPS_PORT": "9001"}, eight_cards())
     ops = next(port for port in by_name(plan.programs)["guard"].ports if port.setting == "DSV4_OPS_PORT")
     assert (ops.host, ops.number) == ("10.0.0.5", 9001)
-    assert (plan.guard.ops_host, plan.guard.ops_port) == ("10.0.0.5", 9001)
+    guard = guard_build.build(plan.settings, plan.profile, plan.placement, plan.programs, plan.paths)
+    assert (guard.ops_host, guard.ops_port, guard.router_url) == ("10.0.0.5", 9001, "http://10.0.0.4:8000")
 
 
 def test_run_folder_moves_every_file(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import docker
@@ -45,8 +44,8 @@ def stack(image: Image, image_name: str, tmp_path_factory: pytest.TempPathFactor
     key.chmod(0o640)
     os.chown(key, 0, 0)
     port, ops = free_ports(2)
-    environ = {"DSV4_IMAGE": image_name, "DSV4_PORT": str(port), "DSV4_OPS_PORT": str(ops), "DSV4_API_KEY_FILE": str(key),
-               "DSV4_HOST": "127.0.0.1"}  # fmt: skip
+    environ = {"DSV4_IMAGE": image_name, "DSV4_PORT": str(port), "DSV4_OPS_PORT": str(ops),
+               "DSV4_API_KEY_FILE": str(key), "DSV4_HOST": "127.0.0.1"}  # fmt: skip
     stack = Stack(f"dsv4-test-{os.getpid()}", environ, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{ops}")
     try:
         stack.compose("up", "-d", "--no-build")
