@@ -258,11 +258,15 @@ def test_secrets_of_the_environment_are_known() -> None:
         "HOME": "/root",
         "MY_PASSWORD": "hunter22",
         "X_TOKEN": "on",
+        "PWD": "/some/folder",
+        "SSH_AUTH_SOCK": "/tmp/agent.1",
+        "TOKENIZERS_PARALLELISM": "disabled",
+        "DB_PWD": "hunter33",
         "Y_KEY": "12345678",
         "all_proxy": "carol:pass-word@proxy",
         "SIGNED": "https://h/x?sig=abcdefghi",
     }
     known = known_secrets(environ, ["k", ""])
-    assert {"k", "abcdefgh", "hunter22", "p%40ss/word", "p@ss/word", "pass-word"} <= set(known)
-    assert not {"on", "12345678", "/root", "", "proxy"} & set(known)
+    assert {"k", "abcdefgh", "hunter22", "hunter33", "p%40ss/word", "p@ss/word", "pass-word"} <= set(known)
+    assert not {"on", "12345678", "/root", "", "proxy", "/some/folder", "/tmp/agent.1", "disabled"} & set(known)
     assert "abcdefgh" not in Redactor(known).text("the hub said: token abcdefgh is unknown")

@@ -53,7 +53,7 @@ def is_secret(name: str) -> bool:
     [False, False, False, False]
     """
     said = _words(name)
-    if not said or said[-1] in _ABOUT:
+    if not said or said[-1] in _ABOUT or said == ["pwd"]:  # the working folder of every shell
         return False
     if any(word in _ALWAYS for word in said):
         return True
