@@ -23,18 +23,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".mutants"
-COPIED = ("config", "docs/generators", "entrypoint/dsv4_pd", "gate/dsv4_gate", "tests")
+# The tool mutates what lies in src/.
+COPIED = {
+    "config": "config",
+    "docs/generators": "docs/generators",
+    "entrypoint/dsv4_pd": "src/dsv4_pd",
+    "gate/dsv4_gate": "src/dsv4_gate",
+    "tests": "tests",
+}
 KILLED = {1, 3, 24, 36, -24, 152, 255}  # a failed test, or one that no longer ends
 SURVIVED, UNTESTED = {0}, {5, 33}
 PYPROJECT = """
 [tool.pytest.ini_options]
 addopts = "--import-mode=importlib -q -p no:cacheprovider -p no:xdist"
-pythonpath = ["tests", "gate", "docs"]
+pythonpath = ["tests", "docs"]
 asyncio_mode = "auto"
 asyncio_default_fixture_loop_scope = "function"
 markers = {markers}
 [tool.mutmut]
-source_paths = ["{source}"]
+source_paths = ["src"]
 only_mutate = {files}
 also_copy = {copied}
 pytest_add_cli_args_test_selection = {tests}
@@ -48,7 +55,6 @@ timeout_constant = 5.0
 class Group:
     """What is mutated, by which tests it is judged, for how many seconds, and the share that must be killed."""
 
-    source: str
     files: tuple[str, ...]
     tests: tuple[str, ...]
     budget_s: int
@@ -60,29 +66,25 @@ GUARD = "entrypoint/dsv4_pd/run/guard"
 SETTINGS = "entrypoint/dsv4_pd/settings"
 SIMULATED = "AnySequence or forgiven or slower_than_any_timer"
 GROUPS = {
-    "policy": Group("entrypoint", (f"{GUARD}/policy.py",), ("tests/guard/test_policy.py",), 900, 0.0, SIMULATED),
+    "policy": Group((f"{GUARD}/policy.py",), ("tests/guard/test_policy.py",), 900, 0.0, SIMULATED),
     "guard": Group(
-        "entrypoint",
         (f"{GUARD}/conditions.py", f"{GUARD}/path_proof.py", f"{GUARD}/canary.py"),
         ("tests/guard/test_policy.py", "tests/guard/test_path.py", "tests/guard/test_small.py"),
         600,
     ),
-    "gate": Group("gate", ("gate/dsv4_gate/rules.py",), ("tests/gate/test_rules.py",), 600),
+    "gate": Group(("gate/dsv4_gate/rules.py",), ("tests/gate/test_rules.py",), 600),
     "settings": Group(
-        "entrypoint",
         (f"{SETTINGS}/fields.py", f"{SETTINGS}/load.py", f"{SETTINGS}/schema.py"),
         ("tests/entrypoint/test_settings.py",),
         600,
     ),
     "redaction": Group(
-        "entrypoint",
         (f"{SETTINGS}/redact.py", f"{SETTINGS}/redaction/*.py"),
         ("tests/entrypoint/test_redact.py",),
         600,
         0.0,
     ),
     "sweep": Group(
-        "entrypoint",
         ("entrypoint/dsv4_pd/run/supervision/sweep.py",),
         ("tests/entrypoint/test_sweep.py",),
         300,
@@ -150,8 +152,7 @@ def run(name: str, budget_s: int, sample: str | None = None) -> Score:
 
 def environment(folder: Path) -> dict[str, str]:
     """The mutated copy before everything else: this environment's own packages lead to the work tree."""
-    paths = [folder / "mutants" / part for part in ("entrypoint", "gate")]
-    return os.environ | {"PYTHONPATH": ":".join(map(str, paths)), "MUTATION_TESTING": "1"}
+    return os.environ | {"PYTHONPATH": str(folder / "mutants/src"), "REDACTION_EXAMPLES": "3"}
 
 
 def prepare(name: str) -> Path:
@@ -162,11 +163,12 @@ def prepare(name: str) -> Path:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for part in COPIED:
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for part, target in COPIED.items():
+        shutil.copytree(ROOT / part, folder / target, ignore=shutil.ignore_patterns("__pycache__"))
     markers = re.findall(r'^    "(\w+: [^"]*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    copied = [part for part in COPIED if not part.startswith(group.source)]
-    values: dict[str, object] = {"source": group.source, "files": list(group.files), "tests": list(group.tests)}
+    copied = [target for target in COPIED.values() if not target.startswith("src/")]
+    files = [re.sub("^(entrypoint|gate)/", "src/", file) for file in group.files]
+    values: dict[str, object] = {"files": json.dumps(files), "tests": json.dumps(list(group.tests))}
     values["chosen"] = f"not ({group.left_out})"
     text = PYPROJECT.format(markers=json.dumps(markers), copied=json.dumps(copied), **values)
     (folder / "pyproject.toml").write_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shlex
 import string
@@ -15,6 +16,9 @@ import yaml
 from dsv4_pd.settings.redact import MASK, Redactor, known_secrets
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+
+EXAMPLES = int(os.environ.get("REDACTION_EXAMPLES", "60"))  # fewer where each of many mutants is tried
+
 
 # --- a secret that nobody told us: by its name, its place in a URL, or its shape
 
@@ -126,7 +130,7 @@ PRINTABLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_s
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(key=PRINTABLE)
 @example(key="it's\"x-Tail-SECRET")
 @example(key="back\\slash\\\\'\"end")
@@ -185,7 +189,7 @@ AWKWARD = st.text(st.sampled_from("'\"\\ab \n%+&;<x0u"), min_size=6, max_size=40
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(secret=ANY | AWKWARD | PRINTABLE)
 @example(secret="it's\"x-Tail-SECRET")
 @example(secret="schlüssel-ß-\U0001f511")
