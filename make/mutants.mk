@@ -5,6 +5,6 @@ mutants: $(VENVS)/dev/.done ## Mutate guard, gate, settings, redaction and sweep
 	$(DEV)/python make/mutants.py $(GROUPS) --write $(ARGS)
 
 mutants-floor: $(VENVS)/dev/.done ## A tenth of policy's and redaction's mutants against their floors, in under 3 minutes
-	$(DEV)/python make/mutants.py policy redaction --sample 7 --budget 85 --floor
+	$(DEV)/python make/mutants.py policy redaction --sample 7 --budget 140 --floor
 
 .PHONY: mutants mutants-floor

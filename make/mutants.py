@@ -31,6 +31,7 @@ COPIED = {
     "gate/dsv4_gate": "src/dsv4_gate",
     "tests": "tests",
 }
+_ENOUGH = 20  # mutants, below which a share says nothing
 KILLED = {1, 3, 24, 36, -24, 152, 255}  # a failed test, or one that no longer ends
 SURVIVED, UNTESTED = {0}, {5, 33}
 PYPROJECT = """
@@ -123,7 +124,11 @@ def main(argv: list[str]) -> int:
         print("".join(f"  survived: {mutant}\n" for mutant in score.survived), end="")
     if given.write:
         write(scores)
-    below = [name for name, score in scores.items() if score.share < GROUPS[name].floor]
+    few = [name for name, score in scores.items() if _tried(score) < _ENOUGH]
+    below = [name for name, score in scores.items() if name not in few and score.share < GROUPS[name].floor]
+    if given.floor and few:
+        print(f"fewer than {_ENOUGH} mutants in the time there was: {', '.join(few)}; run again", file=sys.stderr)
+        return 1
     if given.floor and below:
         print(f"below the floor: {', '.join(f'{name} {GROUPS[name].floor:.0%}' for name in below)}", file=sys.stderr)
         return 1
@@ -136,7 +141,12 @@ def run(name: str, budget_s: int, sample: str | None = None) -> Score:
     command = [Path(sys.executable).with_name("mutmut"), "run", *([f"*__mutmut_*{sample}"] if sample else [])]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            command, cwd=folder, env=environment(folder), stdout=log, stderr=log, start_new_session=True
+            command,
+            cwd=folder,
+            env=os.environ | {"REDACTION_EXAMPLES": "3"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         try:
             process.wait(budget_s)
@@ -148,11 +158,6 @@ def run(name: str, budget_s: int, sample: str | None = None) -> Score:
                 process.kill()
                 process.wait()
     return read(folder)
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """The mutated copy before everything else: this environment's own packages lead to the work tree."""
-    return os.environ | {"PYTHONPATH": str(folder / "mutants/src"), "REDACTION_EXAMPLES": "3"}
 
 
 def prepare(name: str) -> Path:
