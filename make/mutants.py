@@ -67,7 +67,7 @@ GUARD = "entrypoint/dsv4_pd/run/guard"
 SETTINGS = "entrypoint/dsv4_pd/settings"
 SIMULATED = "AnySequence or forgiven or slower_than_any_timer"
 GROUPS = {
-    "policy": Group((f"{GUARD}/policy.py",), ("tests/guard/test_policy.py",), 900, 0.0, SIMULATED),
+    "policy": Group((f"{GUARD}/policy.py",), ("tests/guard/test_policy.py",), 900, 0.7, SIMULATED),
     "guard": Group(
         (f"{GUARD}/conditions.py", f"{GUARD}/path_proof.py", f"{GUARD}/canary.py"),
         ("tests/guard/test_policy.py", "tests/guard/test_path.py", "tests/guard/test_small.py"),
@@ -83,7 +83,7 @@ GROUPS = {
         (f"{SETTINGS}/redact.py", f"{SETTINGS}/redaction/*.py"),
         ("tests/entrypoint/test_redact.py",),
         600,
-        0.0,
+        0.6,
     ),
     "sweep": Group(
         ("entrypoint/dsv4_pd/run/supervision/sweep.py",),
