@@ -52,7 +52,7 @@ test-pair: $(VENVS)/dev/.done engine
 	$(PYTEST) -m "(engine or pair) and not slow" tests/entrypoint tests/gate tests/tools tests/demo tests/pair/test_appliance.py $(ARGS)
 
 clean: ## Remove what these commands made
-	rm -rf .venvs .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venvs .demo .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: help demo check docs lock test test-control test-pair test-all clean
 

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from generators import diagram, engine, troubleshooting, wings
-from generators.env import env_example, env_markdown
+from generators.env import compose_text, env_example, env_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES: dict[str, Callable[[], str]] = {
     "docs/env.md": env_markdown,
     ".env.example": lambda: compose_variables() + env_example(),
+    "compose.yaml": lambda: compose_text(_read(ROOT / "compose.yaml")),
     "docs/troubleshooting.md": troubleshooting.text,
     "hooks/dsv4_hooks/engine.py": engine.text,
     "docs/health.md": lambda: diagram.fill(_read(ROOT / "docs/health.md")),

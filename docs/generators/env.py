@@ -1,15 +1,18 @@
-"""The settings as a reference page and as a commented `.env` file, from the settings' own fields."""
+"""The settings as a reference page, as a commented `.env` file and as compose.yaml's lists, from their own fields."""
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from dsv4_pd.settings.schema import DURATIONS, SECRETS, Settings, env_name
 from pydantic.fields import FieldInfo
 
+INTERNALS = "Internals: only a second appliance on the same host, without containers, needs other values"
 GROUPS = {
     "mode": "What to serve",
     "host": "API",
@@ -19,8 +22,14 @@ GROUPS = {
     "start_timeout": "Lifecycle",
     "prefill_extra_args": "Extra arguments",
     "log_format": "Logs",
-    "prefill_port": "Internals: only a second appliance on the same host needs other values",
+    "prefill_port": INTERNALS,
 }
+# Groups that the demo's own profile decides: what .env says of a host's GPUs and model is nothing to it.
+_DEMO = {"DSV4_PROFILE": "demo-cpu"}
+DEMO_OWN = ("What to serve", "GPUs", "Memory", "Kernels", "Extra arguments")
+
+
+_FILE_NOTE = "A file that holds it instead, which `docker inspect` does not show; in a container, readable by group 0."
 
 
 def env_markdown() -> str:
@@ -42,18 +51,61 @@ def env_markdown() -> str:
             f"| `{env_name(name)}` | {_default(name, info) or '–'} | {_values(name, info)} | {info.description} |"
         )
         if name in SECRETS:
-            parts.append(f"| `{env_name(name)}_FILE` | – | path | File that holds `{env_name(name)}`. |")
+            parts.append(f"| `{env_name(name)}_FILE` | – | path | {_FILE_NOTE} |")
     return "\n".join(parts) + "\n"
 
 
 def env_example() -> str:
-    """The settings' part of .env.example: every variable with its default, commented out."""
+    """The settings' part of .env.example: every variable with its default, commented out.
+
+    A container has its own ports and folders, so the internals stand in docs/env.md alone.
+    """
     lines: list[str] = []
-    for name, info in Settings.model_fields.items():
-        if name in GROUPS:
-            lines += ["", f"# --- {GROUPS[name]}"]
-        lines += [f"# {info.description}", f"#{env_name(name)}={_default(name, info).strip('`')}"]
+    for title, fields in groups().items():
+        if title == INTERNALS:
+            continue
+        lines += ["", f"# --- {title}"]
+        for name in fields:
+            info = Settings.model_fields[name]
+            lines += [f"# {info.description}", f"#{env_name(name)}={_default(name, info).strip('`')}"]
+            if name in SECRETS:
+                lines += [f"# {_FILE_NOTE}", f"#{env_name(name)}_FILE="]
     return "\n".join(lines) + "\n"
+
+
+def compose_text(text: str) -> str:
+    """compose.yaml with its lists of settings written anew; what the file sets itself is in none of them."""
+    own = set(yaml.safe_load(text)["x-container"])
+    offered = [(title, name) for title, fields in groups().items() if title != INTERNALS for name in fields]
+    demo = [name for title, name in offered if title in DEMO_OWN and name != "mode"]
+    common = [name for _, name in offered if name not in demo]
+    text = _fill(text, "common", [f"{name}:" for name in _variables(common) if name not in own])
+    text = _fill(text, "host", [f"{name}:" for name in _variables(demo)])
+    return _fill(text, "demo", [f'{name}: "{_DEMO.get(name, "")}"' for name in _variables(demo)])
+
+
+def groups() -> dict[str, list[str]]:
+    """Title -> fields, in the order of the schema."""
+    found: dict[str, list[str]] = {}
+    title = ""
+    for name in Settings.model_fields:
+        title = GROUPS.get(name, title)
+        found.setdefault(title, []).append(name)
+    return found
+
+
+def _variables(fields: list[str]) -> list[str]:
+    return [env_name(name) + form for name in fields for form in (("", "_FILE") if name in SECRETS else ("",))]
+
+
+def _fill(text: str, block: str, lines: list[str]) -> str:
+    """The text with the lines between `# BEGIN block` and `# END block` replaced, at the markers' own indentation."""
+    pattern = re.compile(rf"^( *)# BEGIN {block}\b.*\n(?:.*\n)*?(?= *# END {block}$)", re.MULTILINE)
+    found = pattern.search(text)
+    if not found:
+        raise ValueError(f"compose.yaml: no `# BEGIN {block}` and `# END {block}`")
+    head = found[0].splitlines()[0]
+    return text[: found.start()] + "\n".join([head, *(found[1] + line for line in lines)]) + "\n" + text[found.end() :]
 
 
 def _default(name: str, info: FieldInfo) -> str:

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import boot
-from dsv4_pd.plan.boot import Plan
+from dsv4_pd.plan import guard_build
+from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.programs import Program
+from dsv4_pd.run import files
 from dsv4_pd.run.console.banner import banner
 from dsv4_pd.run.console.base import TextConsole
 from support.plans import eight_cards, make, no_gpu
@@ -47,7 +48,7 @@ def test_what_both_roles_must_agree_on_is_equal() -> None:
     assert {k: v for k, v in prefill.items() if k not in own} == {k: v for k, v in decode.items() if k not in own}
 
 
-@pytest.mark.parametrize("key", ["plain", "-starts-with-dash", "a$b'\"% ü", "true", "123", "a: b # c"])
+@pytest.mark.parametrize("key", ["plain", "-starts-with-dash", "a$b'\"% {}", "true", "123", "a: b # c"])
 def test_the_key_stands_only_in_0600_files(key: str) -> None:
     plan = make({"DSV4_API_KEY": key}, eight_cards())
     for program in plan.programs:
@@ -67,7 +68,7 @@ def test_the_key_to_the_router_is_drawn_for_each_run_and_stands_in_one_file(tmp_
     assert [file.path.name for file in plan.files if file.drawn] == ["router.control.key"]
     drawn = set()
     for one in (plan, again):
-        boot.write(one.files)
+        files.write(one.files)
         key = (tmp_path / "router.control.key").read_text()
         drawn.add(key)
         assert len(key) >= 32 and (tmp_path / "router.control.key").stat().st_mode & 0o777 == 0o600
@@ -167,7 +168,15 @@ def test_every_port_has_a_setting_and_internal_ones_stay_on_loopback() -> None:
     plan = make({}, eight_cards())
     ports = [port for program in plan.programs for port in program.ports]
     assert len({port.number for port in ports}) == len(ports) == 8
-    assert {port.setting for port in ports if port.host != "127.0.0.1"} == {"DSV4_PORT", "DSV4_OPS_PORT"}
+    assert {port.setting for port in ports if port.host != "127.0.0.1"} == {"DSV4_PORT"}
+
+
+def test_the_ops_port_listens_and_is_checked_where_its_setting_says() -> None:
+    plan = make({"DSV4_HOST": "10.0.0.4", "DSV4_OPS_HOST": "10.0.0.5", "DSV4_OPS_PORT": "9001"}, eight_cards())
+    ops = next(port for port in by_name(plan.programs)["guard"].ports if port.setting == "DSV4_OPS_PORT")
+    assert (ops.host, ops.number) == ("10.0.0.5", 9001)
+    guard = guard_build.build(plan.settings, plan.profile, plan.placement, plan.programs, plan.paths)
+    assert (guard.ops_host, guard.ops_port, guard.router_url) == ("10.0.0.5", 9001, "http://10.0.0.4:8000")
 
 
 def test_run_folder_moves_every_file(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -56,18 +57,97 @@ def test_values_are_understood(
     assert getattr(load(monkeypatch, **{name: value}), field) == expected
 
 
-def test_secret_is_kept_byte_for_byte_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    key = "-a$b'\"% ü{}"
+PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+
+
+@pytest.mark.parametrize("key", ["-a$b'\"% {}", PRINTABLE, "two  words", "k" * 4096, "x"])
+def test_a_key_is_kept_byte_for_byte_and_never_shown(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     loaded = load(monkeypatch, API_KEY=key)
     assert loaded.api_key is not None and loaded.api_key.get_secret_value() == key
-    assert key not in repr(loaded)
+    assert f"'{key}'" not in repr(loaded)
 
 
-def test_secret_from_a_file_loses_its_last_newline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    file = tmp_path / "key"
-    file.write_text("s3cret \n")
-    loaded = load(monkeypatch, API_KEY_FILE=str(file))
-    assert loaded.api_key is not None and loaded.api_key.get_secret_value() == "s3cret "
+UNUSABLE = [
+    ("hunter2 ", "a blank at its end"),
+    (" hunter2", "a blank at its beginning"),
+    (" ", "a blank at its beginning"),
+    ("\ufeffhunter2", "a byte order mark at its beginning"),
+    ("hunter2ü", "a character beyond ASCII"),
+    ("hunter2\u200b", "a character beyond ASCII"),
+    ("hunter2\nx", "a line break"),
+    ("hunter2\n", "a line break"),
+    ("hunter2\r", "a line break"),
+    ("# a comment\nhunter2", "a line break"),
+    ("hunter2\tx", "a control character"),
+    ("hunter2\x7f", "a control character"),
+    ("hunter2" * 700, "4900 characters"),
+]
+
+
+@pytest.mark.parametrize(("key", "why"), UNUSABLE)
+@pytest.mark.parametrize("name", ["API_KEY", "API_KEY_FILE"])
+def test_a_key_that_no_client_can_send_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, key: str, why: str
+) -> None:
+    (tmp_path / "file").write_bytes(key.encode() + b"\r\n")
+    value = str(tmp_path / "file") if name == "API_KEY_FILE" else key
+    found = problems(monkeypatch, **{name: value})
+    assert list(found) == [f"DSV4_{name}"]
+    assert why in found[f"DSV4_{name}"] and "printable ASCII" in found[f"DSV4_{name}"]
+    assert "hunter2" not in found[f"DSV4_{name}"]
+
+
+def test_a_key_of_bytes_that_are_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "DSV4_API_KEY", os.fsdecode(b"hunter2\xff"))
+    assert "beyond ASCII" in problems(monkeypatch)["DSV4_API_KEY"]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_secret_from_a_file_loses_its_line_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str) -> None:
+    (tmp_path / "key").write_bytes(f"s3cret{end}".encode())
+    loaded = load(monkeypatch, API_KEY_FILE=str(tmp_path / "key"))
+    assert loaded.api_key is not None and loaded.api_key.get_secret_value() == "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "empty"),
+        (b"\n", "empty"),
+        (b"\xff\xfea\0b\0", "not UTF-8 text"),
+        (b"a" * 70_000, "longer than 65536 bytes"),
+    ],
+)
+def test_a_file_that_holds_no_secret_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes, why: str
+) -> None:
+    (tmp_path / "key").write_bytes(content)
+    found = problems(monkeypatch, API_KEY_FILE=str(tmp_path / "key"))["DSV4_API_KEY_FILE"]
+    assert f"({why})" in found and "holds the secret alone" in found
+
+
+def test_a_secret_file_without_end_or_writer_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, why in (("/dev/zero", "longer than"), ("/dev/null", "empty"), (str(tmp_path / "pipe"), "no file")):
+        assert why in problems(monkeypatch, API_KEY_FILE=path)["DSV4_API_KEY_FILE"]
+    assert "no file" in problems(monkeypatch, API_KEY_FILE=str(tmp_path))["DSV4_API_KEY_FILE"]
+
+
+def test_names_of_the_first_compose_file_are_refused_there_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("API_KEY_FILE", "API_BIND", "OPS_BIND"):
+        monkeypatch.setenv(name, "x")
+    load(monkeypatch)
+    found = problems(monkeypatch, COMPOSE_VERSION="2")
+    assert set(found) == {"API_KEY_FILE", "API_BIND", "OPS_BIND"}
+    assert "rename it to DSV4_API_KEY_FILE" in found["API_KEY_FILE"]
+    monkeypatch.setenv("API_BIND", "")
+    assert "API_BIND" not in problems(monkeypatch)
+
+
+def test_the_ops_port_is_on_loopback_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(monkeypatch).ops_host == "127.0.0.1"
+    assert load(monkeypatch, HOST="0.0.0.0").ops_host == "127.0.0.1"
+    assert load(monkeypatch, OPS_HOST="10.0.0.5").ops_host == "10.0.0.5"
 
 
 def test_every_problem_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,11 +165,10 @@ def test_every_problem_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert "'abc'" in found["DSV4_PORT"] and "DSV4_PORT=8000" in found["DSV4_PORT"]
 
 
-@pytest.mark.parametrize("field", ["API_KEY", "MODEL", "SERVED_MODEL_NAME", "PREFILL_EXTRA_ARGS"])
-def test_line_breaks_are_refused_without_showing_a_secret(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
-    found = problems(monkeypatch, **{field: "hunter2\nx"})
-    assert "line break" in found[f"DSV4_{field}"]
-    assert ("hunter2" in found[f"DSV4_{field}"]) == (field != "API_KEY")
+@pytest.mark.parametrize("field", ["MODEL", "SERVED_MODEL_NAME", "PREFILL_EXTRA_ARGS"])
+@pytest.mark.parametrize("mark", ["\n", "\r"])
+def test_line_breaks_are_refused(monkeypatch: pytest.MonkeyPatch, field: str, mark: str) -> None:
+    assert "line break" in problems(monkeypatch, **{field: f"a{mark}x"})[f"DSV4_{field}"]
 
 
 def test_unreadable_secret_file_names_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,11 +176,6 @@ def test_unreadable_secret_file_names_the_path(monkeypatch: pytest.MonkeyPatch) 
         "'/nonexistent' (No such file or directory)"
         in problems(monkeypatch, API_KEY_FILE="/nonexistent")["DSV4_API_KEY_FILE"]
     )
-
-
-def test_an_empty_secret_file_is_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("\n")
-    assert "which is empty" in problems(monkeypatch, API_KEY_FILE=str(tmp_path / "key"))["DSV4_API_KEY_FILE"]
 
 
 @pytest.mark.parametrize("flag", ["--port=1", "--disaggregation-boot 1", "--tp 2", "--numa_node 0", "--model-path x"])

@@ -9,12 +9,13 @@ import sys
 import tarfile
 from pathlib import Path
 
-from dsv4_pd.doctor.support_bundle import collect, environment, renamed
+import yaml
+from dsv4_pd.doctor.support_bundle import collect, environment, pack, renamed
 from dsv4_pd.host.capture import invented_uuids, scrub
 from dsv4_pd.host.machine import Recorder, Replay
 from dsv4_pd.host.read import facts_of
 from dsv4_pd.plan.survey import survey
-from dsv4_pd.settings.secret_names import is_secret, secrets_of
+from dsv4_pd.settings.redact import Redactor
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 
@@ -74,13 +75,6 @@ def test_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "b.tar.gz").read_text() == "mine"
 
 
-def test_secret_variables_are_known_by_name() -> None:
-    assert [is_secret(n) for n in ("AWS_SECRET_ACCESS_KEY", "DSV4_API_KEY", "HF_HOME", "NCCL_DEBUG")] == [
-        True, True, False, False]  # fmt: skip
-    assert secrets_of({"MY_PASSWORD": "hunter22", "X": "y"}, ["k", ""]) == ["k", "hunter22"]
-    assert environment({"UNRELATED": "1", "NCCL_DEBUG": "INFO"}) == "NCCL_DEBUG=INFO\n"
-
-
 def test_a_card_s_own_name_is_planned_with_and_never_leaves(tmp_path: Path) -> None:
     """DSV4_*_GPUS may hold real UUIDs: the plan is made with them, and shows the invented ones."""
     source = json.loads((HOSTS / "eight-two-sockets" / "machine.json").read_text(encoding="utf-8"))
@@ -115,3 +109,22 @@ def test_what_a_unit_s_command_line_holds_does_not_leave(tmp_path: Path) -> None
     machine = scrub(recorder.record)
     files = collect(situation, machine, facts_of(Replay(machine)))
     assert not [name for name, data in files.items() if b"sup3rs3cret" in data]
+
+
+def test_the_environment_shows_what_matters_and_no_secret() -> None:
+    secrets = {"HF_TOKEN": "hunter22", "DSV4_API_KYE": "hunter2", "DSV4_API_KEY": ""}
+    others = {"NCCL_DEBUG": "INFO", "DSV4_API_KEY_FILE": "/run/secrets/api_key", "DSV4_MODE": "pd", "UNRELATED": "1"}
+    shown = environment({**others, **secrets})
+    assert shown.splitlines() == [
+        "DSV4_API_KEY=", "DSV4_API_KEY_FILE=/run/secrets/api_key", "DSV4_API_KYE=(7 characters)", "DSV4_MODE=pd",
+        "HF_TOKEN=(8 characters)", "NCCL_DEBUG=INFO",
+    ]  # fmt: skip
+
+
+def test_a_secret_over_several_lines_is_masked(tmp_path: Path) -> None:
+    secret = "a pass phrase of many words " * 6
+    files = {"a.yaml": yaml.safe_dump({"x": {"note": secret}}).encode(), "b.bin": b"\xff\xfe" + secret.encode()}
+    pack(tmp_path / "x.tar.gz", files, Redactor([secret]))
+    with tarfile.open(tmp_path / "x.tar.gz") as archive:
+        texts = [(archive.extractfile(m) or sys.stdin.buffer).read().decode() for m in archive.getmembers()]
+    assert all("phrase" not in text and "***" in text for text in texts)

@@ -71,6 +71,7 @@ def test_a_torch_of_another_shape_is_refused(tmp_path: Path) -> None:
     for parameters, word in (("host", "takes"), ("hostname, port, rank, world_size, timeout, use_libuv", "listen_fd")):
         (tmp_path / "torch/distributed/rendezvous.py").write_text(f"def _create_c10d_store({parameters}): pass\n")
         look = "from dsv4_gate import rendezvous; rendezvous.check()"
-        done = subprocess.run([sys.executable, "-c", look], env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'gate'}:{ROOT / 'hooks'}"},
+        path = f"{tmp_path}:{ROOT / 'gate'}:{ROOT / 'hooks'}"
+        done = subprocess.run([sys.executable, "-c", look], env={"PYTHONPATH": path},
                               capture_output=True, text=True, check=False)  # fmt: skip
         assert "EngineChanged" in done.stderr and word in done.stderr, done.stderr

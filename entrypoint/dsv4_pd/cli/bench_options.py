@@ -38,7 +38,7 @@ def where(command: Command) -> Command:
     """Options that every experiment has."""
     options = (
         click.option(
-            "--url", default=default_url, show_default="http://127.0.0.1:$DSV4_OPS_PORT", help="Its ops port."
+            "--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="Its ops port."
         ),
         click.option("--api-url", default=None, help="Its API; default: the ops port's host, port $DSV4_PORT or 8000."),
         click.option(

@@ -22,12 +22,18 @@ _TICK_S = 1.0
 
 
 def default_url(environ: Any = os.environ) -> str:
-    """The ops port on this machine."""
-    return f"http://127.0.0.1:{environ.get('DSV4_OPS_PORT') or 8001}"
+    """The ops port on this machine, where the same settings put it.
+
+    >>> default_url({}), default_url({"DSV4_OPS_HOST": "0.0.0.0"}), default_url({"DSV4_OPS_HOST": "::1"})
+    ('http://127.0.0.1:8001', 'http://127.0.0.1:8001', 'http://[::1]:8001')
+    """
+    host = environ.get("DSV4_OPS_HOST") or "127.0.0.1"
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{host}:{environ.get('DSV4_OPS_PORT') or 8001}"
 
 
 @click.command("status")
-@click.option("--url", default=default_url, show_default="http://127.0.0.1:$DSV4_OPS_PORT", help="Its ops port.")
+@click.option("--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="Its ops port.")
 @click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON as it is.")
 def command(url: str, watch: bool, as_json: bool) -> None:

@@ -14,8 +14,7 @@ from dsv4_pd.host.capture import invented_uuids, scrub
 from dsv4_pd.host.machine import Live, Recorder, Replay
 from dsv4_pd.host.read import facts_of
 from dsv4_pd.plan.survey import survey
-from dsv4_pd.settings.redact import Redactor
-from dsv4_pd.settings.secret_names import secrets_of
+from dsv4_pd.settings.redact import Redactor, known_secrets
 
 
 @click.command("support-bundle")
@@ -33,7 +32,7 @@ def command(output: Path | None, no_redact: bool) -> None:
     redactor = None
     if not no_redact:
         key = situation.settings.api_key
-        redactor = Redactor(secrets_of(os.environ, [key.get_secret_value()] if key else []))
+        redactor = Redactor(known_secrets(os.environ, [key.get_secret_value()] if key else []))
         uuids = (gpu["uuid"] for gpu in recorder.record["nvml"].get("gpus", []))
         files = support_bundle.renamed(files, invented_uuids(uuids))
     size = support_bundle.pack(target, files, redactor)

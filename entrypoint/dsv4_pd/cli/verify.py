@@ -29,7 +29,7 @@ _names = click.Choice(catalogue.NAMES)
 
 
 @click.command("verify")
-@click.option("--url", default=default_url, show_default="http://127.0.0.1:$DSV4_OPS_PORT", help="Its ops port.")
+@click.option("--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="Its ops port.")
 @click.option("--api-url", default=None, help="Its API; default: the ops port's host, port $DSV4_PORT or 8000.")
 @click.option("--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its API key.")
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt instead of text.")

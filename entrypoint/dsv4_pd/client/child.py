@@ -22,6 +22,7 @@ from dsv4_pd.settings.schema import Settings, env_name
 
 _START_S = 3600.0
 _STOP_S = 90.0
+_HERE = "127.0.0.1"  # whatever the operator has for the appliance that runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,14 @@ def started(settings: Mapping[str, str], variables: Mapping[str, str] | None = N
     """
     with tempfile.TemporaryDirectory(prefix="dsv4-pd-") as name:
         folder = Path(name)
-        values = {"run_dir": str(folder / "run"), "state_dir": str(folder / "state"), **_ports(), **settings}
+        own = {"run_dir": str(folder / "run"), "state_dir": str(folder / "state"), "host": _HERE, "ops_host": _HERE}
+        values = {**own, **_ports(), **settings}
         environ = {**os.environ, **(variables or {}), **{env_name(field): value for field, value in values.items()}}
         with _ended_by_term(), (folder / "serve.log").open("wb") as log:
             child = subprocess.Popen([sys.executable, "-m", "dsv4_pd", "serve"], env=environ, stdout=log, stderr=log)
             try:
-                ready_s = _wait(child, f"http://127.0.0.1:{values['ops_port']}", folder / "serve.log")
-                base = "http://127.0.0.1:"
+                ready_s = _wait(child, f"http://{_HERE}:{values['ops_port']}", folder / "serve.log")
+                base = f"http://{_HERE}:"
                 yield Running(base + values["port"], base + values["ops_port"], ready_s)
             finally:
                 _stop(child)

@@ -21,7 +21,8 @@ from dsv4_pd.plan import show
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.settings.redact import Redactor
-from dsv4_pd.settings.secret_names import is_secret
+from dsv4_pd.settings.redaction.names import is_secret_variable
+from dsv4_pd.settings.schema import FOREIGN, PREFIX, names
 
 _PREFIXES = ("DSV4_", "CUDA_", "NVIDIA_", "NCCL_", "UCX_", "SGLANG_", "HF_", "PYTORCH_", "OMP_", "TORCH_")
 _NAMES = ("LD_LIBRARY_PATH", "PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
@@ -58,11 +59,18 @@ def _matters(name: str) -> bool:
 
 
 def environment(environ: Mapping[str, str]) -> str:
-    """The variables that matter to us, values of secrets replaced by their length."""
-    kept = sorted(filter(_matters, environ))
-    return "".join(
-        f"{name}={f'({len(environ[name])} characters)' if is_secret(name) else environ[name]}\n" for name in kept
-    )
+    """The variables that matter to us; of a secret, and of a `DSV4_` name that is no setting, only the length.
+
+    A misspelt name of a setting that is a secret looks like any other.
+    """
+    return "".join(f"{name}={_shown(name, environ[name])}\n" for name in sorted(filter(_matters, environ)))
+
+
+def _shown(name: str, value: str) -> str:
+    strange = name.startswith(PREFIX) and name.upper() not in names() and name.upper() not in FOREIGN
+    if value and (strange or is_secret_variable(name)):
+        return f"({len(value)} characters)"
+    return value.replace("\n", "\\n")
 
 
 def run_files(run: Path) -> dict[str, bytes]:
@@ -87,7 +95,7 @@ def renamed(files: Mapping[str, bytes], names: Mapping[str, str]) -> dict[str, b
 
 
 def pack(target: Path, files: Mapping[str, bytes], redactor: Redactor | None) -> int:
-    """Write the archive, mode 0600; every line of every file goes through the redactor. Returns its size."""
+    """Write the archive, mode 0600; every file goes through the redactor, whole. Returns its size."""
     stamp = int(time.time())
     with target.open("xb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         target.chmod(0o600)
@@ -102,5 +110,4 @@ def pack(target: Path, files: Mapping[str, bytes], redactor: Redactor | None) ->
 def _clean(data: bytes, redactor: Redactor | None) -> bytes:
     if redactor is None:
         return data
-    text = data.decode("utf-8", "replace")
-    return "".join(redactor.line(line) for line in text.splitlines(keepends=True)).encode()
+    return redactor.text(data.decode("utf-8", "replace")).encode()  # whole: a secret may run over lines

@@ -41,7 +41,7 @@ def build(
         model=settings.served_model_name or settings.model,
         model_source=settings.model,
         model_revision=settings.model_revision,
-        ops_host=settings.host,
+        ops_host=settings.ops_host,
         ops_port=settings.ops_port,
         socket=str(paths.supervisor_socket),
         health_file=str(paths.health),

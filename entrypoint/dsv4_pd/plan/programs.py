@@ -307,7 +307,7 @@ def _guard(settings: Settings, around: Surroundings) -> Program:
         env=(("PYTHONUNBUFFERED", "1"),),
         numa_node=None,
         gpus=(),
-        ports=(Port("DSV4_OPS_PORT", settings.host, settings.ops_port),),
+        ports=(Port("DSV4_OPS_PORT", settings.ops_host, settings.ops_port),),
         ready_url=f"http://{LOOPBACK}:{settings.ops_port}/livez",
         log_path=around.paths.log("guard"),
         autorestart=True,

@@ -19,12 +19,11 @@ from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.programs import Program
 from dsv4_pd.plan.situation import Situation
-from dsv4_pd.settings.redact import MASK, Redactor
+from dsv4_pd.settings.redact import MASK, Redactor, known_secrets
+from dsv4_pd.settings.redaction.names import is_secret_variable
 from dsv4_pd.settings.schema import SECRETS, env_name
-from dsv4_pd.settings.secret_names import is_secret, secrets_of
 
 SECRET = "<secret>"  # noqa: S105
-_GUESSED_MIN = 8  # characters of a value that only its variable's name makes a secret; shorter ones are words
 
 
 class Mask:
@@ -32,20 +31,16 @@ class Mask:
 
     def __init__(self, plan: Plan) -> None:
         key = plan.settings.api_key
-        guessed = [value for value in secrets_of(plan.environ, ()) if len(value) >= _GUESSED_MIN]
-        self._redactor = Redactor([*([key.get_secret_value()] if key else []), *guessed])
+        self._redactor = Redactor(known_secrets(plan.environ, [key.get_secret_value()] if key else []))
 
     def text(self, text: str) -> str:
         """Any text, line breaks kept."""
-        return "".join(self._line(line) for line in text.splitlines(keepends=True))
-
-    def _line(self, line: str) -> str:
-        shown = self._redactor.line(line)
-        return line if shown == line else shown.replace(MASK, SECRET)
+        shown = self._redactor.text(text)
+        return text if shown == text else shown.replace(MASK, SECRET)
 
     def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Environment variables; one that is named like a secret is one."""
-        return {k: SECRET if is_secret(k) and v else self.text(v) for k, v in variables.items()}
+        return {k: SECRET if is_secret_variable(k) and v else self.text(v) for k, v in variables.items()}
 
 
 def as_dict(situation: Situation) -> dict[str, Any]:

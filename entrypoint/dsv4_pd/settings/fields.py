@@ -67,8 +67,7 @@ Word = BeforeValidator(_lower)
 
 def one_line(value: Any) -> Any:
     """Free text byte for byte, but on one line: it stands in files that are read line by line."""
-    text = value.get_secret_value() if isinstance(value, SecretStr) else value
-    if isinstance(text, str) and any(mark in text for mark in "\n\r\0"):
+    if isinstance(value, str) and any(mark in value for mark in "\n\r\0"):
         raise ValueError("text without a line break")
     return value
 
@@ -93,10 +92,55 @@ def shell_words(value: str) -> str:
     return value
 
 
+KEY_MAX = 4096  # bytes; half of what common proxies take as one header
+
+
+class UnusableKey(ValueError):
+    """A key that no client can send; `found` says why in words that don't show it."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"1 to {KEY_MAX} printable ASCII characters, no blank at either end, as `openssl rand -hex 32` makes"
+        )
+        self.found = found
+
+
+def sendable(value: SecretStr) -> SecretStr:
+    """A key that arrives as it was sent, in `Authorization: Bearer KEY`.
+
+    HTTP drops blanks around a header's value, both routers answer 401 to any byte beyond printable ASCII, and a line
+    break ends the header. The value is never part of the error.
+    """
+    found = _unsendable(value.get_secret_value())
+    if found:
+        raise UnusableKey(found)
+    return value
+
+
+def _unsendable(text: str) -> str | None:
+    """What is wrong with a key, in words that don't show it; None when nothing is.
+
+    >>> _unsendable("abc "), _unsendable("a b'c")
+    ('a blank at its end', None)
+    """
+    strange = [character for character in text if not " " <= character <= "~"]
+    checks = {
+        "a byte order mark at its beginning": text.startswith("\ufeff"),
+        "a line break": any(mark in text for mark in "\n\r"),
+        "a control character": any(character < " " or character == "\x7f" for character in strange),
+        "a character beyond ASCII": bool(strange),
+        "a blank at its beginning": text.startswith(" "),
+        "a blank at its end": text.endswith(" "),
+        f"{len(text)} characters": len(text) > KEY_MAX,
+    }
+    return next((words for words, wrong in checks.items() if wrong), None)
+
+
 def is_duration(item: object) -> bool:
     return isinstance(item, BeforeValidator) and item.func is parse_duration
 
 
 Name = Annotated[str, AfterValidator(one_line), AfterValidator(not_a_flag)]
+Key = Annotated[SecretStr, AfterValidator(sendable)]
 # Which flags are allowed is the plan's question: see plan/owned_flags.py.
 ExtraArgs = Annotated[str, AfterValidator(one_line), AfterValidator(shell_words)]

@@ -10,8 +10,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from dsv4_pd.errors import Problem, SettingsError
-from dsv4_pd.settings.fields import bare
-from dsv4_pd.settings.schema import FOREIGN, PREFIX, SECRETS, Settings, env_name, names
+from dsv4_pd.settings.fields import UnusableKey, bare
+from dsv4_pd.settings.schema import (
+    COMPOSE_RENAMED,
+    COMPOSE_VERSION,
+    FOREIGN,
+    PREFIX,
+    SECRETS,
+    Settings,
+    env_name,
+    names,
+)
+
+_SECRET_MAX = 64 * 1024  # bytes of a secret's file that are read at most
 
 
 def load(environ: Mapping[str, str]) -> Settings:
@@ -23,10 +34,11 @@ def load(environ: Mapping[str, str]) -> Settings:
     secrets, problems = _read_secret_files(environ)
     problems += [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
     problems += _port_clashes(environ)
+    problems += _renamed(environ)
     try:
         settings = Settings(**(_values(environ) | secrets))
     except ValidationError as error:
-        problems += [_problem(item) for item in error.errors()]
+        problems += [_problem(item, frozenset(secrets)) for item in error.errors()]
     if problems:
         raise SettingsError(problems)
     return settings
@@ -39,6 +51,7 @@ def _values(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
+    """(field -> the text of its file, what is wrong with those that could not be read)."""
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for field in SECRETS:
@@ -49,29 +62,53 @@ def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list
             problems.append(Problem(f"{name}_FILE", f"{name} set as well", "one of the two", f"unset {name}"))
             continue
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not UTF-8 text"
-            problems.append(
-                Problem(
-                    f"{name}_FILE",
-                    f"{path!r} ({reason})",
-                    "a readable text file",
-                    "mount the secret there, or fix the path",
-                )
-            )
-            continue
-        values[field] = text.removesuffix("\n")
-        if not values[field]:
-            problems.append(
-                Problem(
-                    f"{name}_FILE",
-                    f"{path!r}, which is empty",
-                    "a file that holds the secret",
-                    f"write the secret into it, or unset {name}_FILE",
-                )
-            )
+            values[field] = _read_secret(Path(path))
+        except (OSError, ValueError) as error:
+            problems.append(_unreadable(f"{name}_FILE", path, error))
     return values, problems
+
+
+def _read_secret(path: Path) -> str:
+    """The secret in a file, without the line end that editors put after it.
+
+    Raises:
+        OSError: it can't be read.
+        ValueError: it is no file of text, or empty; the message says which.
+    """
+    if not (path.is_file() or path.is_char_device()):  # a pipe would block the start
+        path.stat()  # absent: its own error
+        raise ValueError("no file")
+    with path.open("rb") as file:
+        data = file.read(_SECRET_MAX + 1)  # /dev/zero has no end
+    if len(data) > _SECRET_MAX:
+        raise ValueError(f"longer than {_SECRET_MAX} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError("not UTF-8 text") from error
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise ValueError("empty")
+    return text
+
+
+def _unreadable(name: str, path: str, error: Exception) -> Problem:
+    reason = (error.strerror or "unreadable") if isinstance(error, OSError) else str(error)
+    remedy = (
+        f"write the secret into it, or unset {name}" if reason == "empty" else "mount the secret there, or fix the path"
+    )
+    return Problem(name, f"{path!r} ({reason})", "a readable file that holds the secret alone", remedy)
+
+
+def _renamed(environ: Mapping[str, str]) -> list[Problem]:
+    """Variables of the first compose.yaml, which would be ignored silently: an API without a key, on every address."""
+    if COMPOSE_VERSION not in environ:
+        return []
+    return [
+        Problem(old, "set, but nothing reads it", f"{new}, the same name as without compose", f"rename it to {new}")
+        for old, new in COMPOSE_RENAMED.items()
+        if environ.get(old)
+    ]
 
 
 def _is_unknown(name: str) -> bool:
@@ -109,10 +146,10 @@ def _port_clashes(environ: Mapping[str, str]) -> list[Problem]:
     return problems
 
 
-def _problem(item: Any) -> Problem:
+def _problem(item: Any, from_files: frozenset[str]) -> Problem:
     """One pydantic error in our words; a secret's value is never repeated."""
     field = str(item["loc"][0])
-    found = "(hidden)" if field in SECRETS else repr(item["input"])
+    name = env_name(field) + ("_FILE" if field in from_files else "")
     context = item.get("ctx", {})
     expected = {
         "literal_error": f"one of {context.get('expected')}",
@@ -126,7 +163,12 @@ def _problem(item: Any) -> Problem:
         "value_error": str(context.get("error")),
     }.get(item["type"], item["msg"])
     default = Settings.model_fields[field].default
-    hint = (
-        f"set {env_name(field)}={default}, its default, or unset it" if default else f"fix or unset {env_name(field)}"
-    )
-    return Problem(env_name(field), found, expected, hint)
+    hint = f"set {name}={default}, its default, or unset it" if default else f"fix or unset {name}"
+    return Problem(name, _found(item, field), expected, hint)
+
+
+def _found(item: Any, field: str) -> str:
+    if field not in SECRETS:
+        return repr(item["input"])
+    error = item.get("ctx", {}).get("error")
+    return f"a key (hidden) with {error.found}" if isinstance(error, UnusableKey) else "(hidden)"

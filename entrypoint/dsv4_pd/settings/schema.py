@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dsv4_pd.settings.fields import (
     Count,
@@ -20,17 +20,20 @@ from dsv4_pd.settings.fields import (
     ExtraArgs,
     Fraction,
     GpuList,
+    Key,
     Name,
     Port,
     Word,
     bare,
     is_duration,
-    one_line,
 )
 
 PREFIX = "DSV4_"
+# Names that the first compose.yaml read. They mean nothing natively, where another tool may use them.
+COMPOSE_RENAMED = {"API_KEY_FILE": "DSV4_API_KEY_FILE", "API_BIND": "DSV4_HOST", "OPS_BIND": "DSV4_OPS_HOST"}
+COMPOSE_VERSION = "DSV4_COMPOSE_VERSION"  # set by compose.yaml alone
 # Read by the image, the compose file or the engine's plugins, not by the control plane; allowed, never typos.
-FOREIGN = frozenset({"DSV4_IMAGE", "DSV4_COMPOSE_VERSION", "DSV4_PLUGIN_RECORD_DIR", "DSV4_CPU_PD_CORRUPT"})
+FOREIGN = frozenset({"DSV4_IMAGE", COMPOSE_VERSION, "DSV4_PLUGIN_RECORD_DIR", "DSV4_CPU_PD_CORRUPT"})
 SECRETS = ("api_key",)
 
 
@@ -58,11 +61,18 @@ class Settings(BaseModel):
     model_revision: Name | None = Field(None, description="Revision (commit) of the model; pin it.")
     served_model_name: Name | None = Field(None, description="Name in the API; default: the model's name.")
     # API
-    host: Name = Field("0.0.0.0", description="Address that the API and the ops port listen on.")
+    host: Name = Field(
+        "0.0.0.0", description="Address that the API listens on; with compose, the address that it is published on."
+    )
     port: Port = Field(8000, description="Port of the OpenAI-compatible API.")
+    ops_host: Name = Field(
+        "127.0.0.1", description="Address of health, status and metrics, likewise. They ask for no key."
+    )
     ops_port: Port = Field(8001, description="Port of health, status and metrics.")
-    api_key: Annotated[SecretStr, AfterValidator(one_line)] | None = Field(
-        None, description="Key that clients must send; or `DSV4_API_KEY_FILE`."
+    api_key: Key | None = Field(
+        None,
+        description="Key that clients must send: printable ASCII, no blank at either end. Without one, whoever reaches "
+        "the port is served.",
     )
     router: Annotated[Literal["sglang-router", "smg"], Word] = Field(
         "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses."

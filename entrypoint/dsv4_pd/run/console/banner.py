@@ -23,7 +23,7 @@ def banner(plan: Plan, health: Mapping[str, Any]) -> str:
         *(_role_line(role) for role in plan.placement.roles),
         "",
         f" API      http://{_reachable(settings.host)}:{settings.port}/v1   ({settings.router})",
-        f" ops      http://{_reachable(settings.host)}:{settings.ops_port}/status   /livez  /readyz  /metrics",
+        f" ops      http://{_reachable(settings.ops_host)}:{settings.ops_port}/status   /livez  /readyz  /metrics",
         *(f" WARNING  {notice}" for notice in open_api.notices(settings)),
         "",
         " try it:",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import IO, Any, Self
@@ -14,7 +15,7 @@ from dsv4_pd.run.console.noise import level, plain, worth_showing
 from dsv4_pd.run.follow import Follower
 from dsv4_pd.run.states import SERVING
 from dsv4_pd.run.supervision.daemon import Verdict
-from dsv4_pd.settings.redact import Redactor
+from dsv4_pd.settings.redact import Redactor, known_secrets
 
 
 class Console:
@@ -25,7 +26,7 @@ class Console:
         self.out = out or sys.stdout
         self.health: dict[str, Any] = {}
         secret = plan.settings.api_key
-        self._redact = Redactor([secret.get_secret_value()] if secret else [])
+        self._redact = Redactor(known_secrets(os.environ, [secret.get_secret_value()] if secret else []))
         self._logs = [(program.name, Follower(program.log_path, from_end=True)) for program in plan.programs]
         self.threshold = plan.settings.log_level
         self._state = ""
