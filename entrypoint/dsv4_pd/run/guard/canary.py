@@ -25,13 +25,16 @@ class Result:
     queued: bool = False
     strike: bool = False
     failure: str = ""
+    unanswered: bool = False  # nothing came within the bound
 
 
-async def fly(config: GuardConfig, probes: Probes) -> Result:
-    """Send one canary. The prompt is fresh, so that no cached prefix can stand in for the transfer."""
+async def fly(config: GuardConfig, probes: Probes, bound: float) -> Result:
+    """Send one canary and wait for it for so long. The prompt is fresh, so that no cached prefix can stand in for the
+    transfer.
+    """
     sent = time.monotonic()
     body = {"model": config.model, "prompt": f"canary {secrets.token_hex(8)}", "max_tokens": 2, "temperature": 0}
-    timeout = aiohttp.ClientTimeout(total=config.limits.link_timeout + 5.0)
+    timeout = aiohttp.ClientTimeout(total=bound)
     try:
         async with probes.session.post(f"{config.router_url}/v1/completions", json=body, timeout=timeout) as got:
             text = await got.text()
@@ -47,7 +50,7 @@ async def fly(config: GuardConfig, probes: Probes) -> Result:
         return Result(sent, seconds, queued=True)
     if unready := await _unready_end(config, probes):
         return Result(sent, seconds, failure=unready)
-    return Result(sent, seconds, strike=True, failure=_hop(config, status, text))
+    return Result(sent, seconds, strike=True, failure=_hop(config, status, text, bound), unanswered=not status)
 
 
 async def _unready_end(config: GuardConfig, probes: Probes) -> str | None:
@@ -55,21 +58,21 @@ async def _unready_end(config: GuardConfig, probes: Probes) -> str | None:
     for server in config.servers:
         answer = await probes.status(f"{server.url}/ready")
         if answer is not Answer.YES:
-            return f"{server.name}: /ready says {answer}"
+            return f"{server.name}: /ready {'says no' if answer is Answer.NO else 'does not answer'}"
         if server.bootstrap_url and await probes.status(f"{server.bootstrap_url}/health") is not Answer.YES:
             return f"{server.name}: bootstrap port does not answer"
     answer, why = await probes.router(config.router_url, len(config.servers))
     return None if answer is Answer.YES else f"router: {why}"
 
 
-def _hop(config: GuardConfig, status: int, text: str) -> str:
+def _hop(config: GuardConfig, status: int, text: str, bound: float) -> str:
     """What failed between ends that are all ready, from the answer."""
     for server in config.servers:
         if f"{server.name}_server_error" in text:
             return f"{server.name}: answered an error ({status})"
     if status in (400, 401, 403, 404):
         return f"request: refused with {status}"
-    what = f"status {status}" if status else f"no answer within {config.limits.link_timeout + 5:.0f} s"
+    what = f"status {status}" if status else f"no answer within {bound:.0f} s"
     if status == 200:
         what = "an answer without choices"
     path = " to ".join(server.name for server in config.servers)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 
 from dsv4_pd.plan.guard_config import GuardConfig
-from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard import abort, tree
 from dsv4_pd.run.guard.probes import Probes
 from dsv4_pd.run.guard.states import Act, Action
 from dsv4_pd.run.guard.supervisor import IDLE, Supervisor
@@ -30,6 +30,7 @@ class Hands:
             Act.START: self._start,
             Act.KILL: self._kill,
             Act.REGISTER: self._register,
+            Act.ABORT: self._abort,
             Act.STOP_ROUTER: self._stop,
             Act.SHUTDOWN: self._shutdown,
         }
@@ -63,6 +64,7 @@ class Hands:
     async def _kill(self, name: str) -> None:
         watch = self._world.watch(name)
         if watch and watch.pid:
+            watch.on_kill()
             files = await asyncio.to_thread(tree.shared_memory, tree.members(watch.pid))
             watch.shared_memory |= files  # read after the wait: others write it meanwhile
             tree.kill_group(watch.pid)
@@ -77,6 +79,11 @@ class Hands:
             if server.bootstrap_port:
                 worker["bootstrap_port"] = server.bootstrap_port
             await self._probes.register(self._config.router_url, worker)
+
+    async def _abort(self, name: str) -> None:
+        url = next(server.url for server in self._config.servers if server.name == name)
+        await abort.everything(self._probes.session, url)
+        await asyncio.sleep(abort.PAUSE_S)
 
     async def _shutdown(self, _: str) -> None:
         await asyncio.to_thread(self.sweep)
