@@ -3,8 +3,13 @@
     python stub.py prefill|decode|router FOLDER PORT [BOOTSTRAP_PORT]
 
 Its behaviour is FOLDER/<role>.json, read again at every request and every 50 ms, so that a test can change it at any
-moment: ready_after, ready, health, generate, log, exit_code, exit_after, signal, child, bootstrap, work. Requests are
-answered as the engine does: prefill and decode get the same body from the router, decode's answer is returned.
+moment: ready_after, ready, health, generate, handover, log, exit_code, exit_after, signal, child, bootstrap, work.
+Requests are answered as the engine does: prefill and decode get the same body from the router, decode's answer is
+returned. They are counted as the engine does (tests/pair/test_counters.py compares the two): every end in
+`num_requests_total`, an aborted one too; first tokens and times per token only by decode, and only for what it said.
+
+What it hides: KV does not cross, so a request of one half never fails for the other's sake, and decode's tokens come
+at once.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -24,7 +30,16 @@ from pathlib import Path
 ROLE, FOLDER, PORT = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 BOOTSTRAP = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 BORN = time.monotonic()
-counts = {"tokens": 0, "requests": 0}
+counts = {"tokens": 0, "requests": 0, "aborted": 0, "first": 0, "finished": 0, "failed": 0, "handing": 0}
+COUNTERS = {
+    "requests": "num_requests_total",
+    "aborted": "num_aborted_requests_total",
+    "first": "time_to_first_token_seconds_count",
+    "finished": "request_time_per_output_token_seconds_count",
+    "failed": "num_transfer_failed_reqs_total",
+    "handing": "num_prefill_inflight_queue_reqs",
+}
+aborts = [0]  # how often everything was aborted
 
 
 def behaviour() -> dict:
@@ -78,25 +93,59 @@ class Server(Handler):
                 counts["tokens"] += 100
             lines = [
                 f'sglang:realtime_tokens_total{{mode="all"}} {counts["tokens"]}.0',
-                f"sglang:num_requests_total {counts['requests']}.0",
                 "sglang:max_total_num_tokens 4096.0",
+                *(f"sglang:{name} {counts[key]}.0" for key, name in COUNTERS.items()),
             ]
             self.answer(200, "\n".join(lines), "text/plain")
         else:
             self.answer(200, {})
 
     def do_POST(self) -> None:
+        if self.path == "/abort_request":
+            self.body()
+            aborts[0] += 1
+            counts["aborted"] += 1
+            return self.answer(200)
         now, body = behaviour(), self.body()
         how = now.get("generate", 200)
-        if how == "hang":
-            hang()
         if how == "close":
             os._exit(now.get("exit_code", 3))
+        counts["tokens"] += 12 if ROLE == "prefill" else 0
+        if self.ends_while_waiting(3600 if how == "hang" else now.get("seconds", 0)):
+            return None
+        if now.get("handover"):  # computed, and the other half does not take it
+            counts["handing"] += 1
+            ended = self.ends_while_waiting(now["handover"])
+            counts["handing"] -= 1
+            if ended:
+                return None
+            how = 500
+        return self.finish(how, body)
+
+    def ends_while_waiting(self, seconds: float) -> bool:
+        """Whether the request is over before the time is: its client left, or all were aborted."""
+        until, before = time.monotonic() + seconds, aborts[0]
+        while time.monotonic() < until:
+            gone = select.select([self.connection], [], [], 0.05)[0]
+            if gone or aborts[0] > before:
+                counts["requests"] += 1
+                counts["failed"] += 1
+                counts["aborted"] += bool(gone)
+                self.close_connection = True
+                if not gone:
+                    self.answer(500, {"error": {"message": f"{ROLE}: aborted"}})
+                return True
+        return False
+
+    def finish(self, how: int, body: dict) -> None:
+        counts["requests"] += how == 200 or how >= 500  # a refusal is counted nowhere
         if how != 200:
+            counts["failed"] += how >= 500
             return self.answer(how, {"error": {"message": f"{ROLE} says {how}"}})
-        time.sleep(now.get("seconds", 0))
-        counts["tokens"] += 12
-        counts["requests"] += 1
+        if ROLE == "decode":
+            counts["tokens"] += 12
+            counts["first"] += 1
+            counts["finished"] += body.get("max_tokens", 12) > 1
         text = f"{ROLE} heard {len(str(body.get('prompt', '')))} characters"
         return self.answer(200, {"choices": [{"index": 0, "text": text, "finish_reason": "length"}], "from": ROLE})
 

@@ -62,7 +62,7 @@ FAILED_STARTS = {
 def test_a_start_that_fails(tmp_path: Path, behaviour: dict[str, object], code: int, words: str) -> None:
     limits = replace(QUICK, start_timeout=8) if behaviour.get("ready_after") == 999 else QUICK
     if "generate" in behaviour:
-        limits = replace(limits, restart_limit=1, link_timeout=0.5)
+        limits = replace(limits, restart_limit=1, first_canary_timeout=5.5)
     with running(tmp_path, limits) as appliance:
         appliance.behave("decode", **behaviour)
         verdict = appliance.wait_end()
@@ -266,7 +266,7 @@ def test_a_busy_server_is_never_restarted_and_probes_never_pile_up(tmp_path: Pat
 
 def test_a_hung_scheduler_behind_a_good_ready(tmp_path: Path) -> None:
     """/ready says 200, tokens stand still, nothing is generated."""
-    with running(tmp_path, replace(QUICK, link_timeout=0.5)) as appliance:
+    with running(tmp_path, replace(QUICK, canary_timeout=5.5)) as appliance:
         appliance.wait_state("READY")
         appliance.behave("decode", generate="hang", health=503)
         appliance.wait_state("DEGRADED", "RECOVERING", seconds=40)

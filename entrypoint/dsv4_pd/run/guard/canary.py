@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from dataclasses import dataclass
@@ -44,13 +45,27 @@ async def fly(config: GuardConfig, probes: Probes, bound: float) -> Result:
     except (aiohttp.ClientError, OSError) as error:
         return Result(sent, time.monotonic() - sent, failure=f"router: {type(error).__name__}")
     seconds = time.monotonic() - sent
-    if status == 200 and '"choices"' in text:
+    if status == 200 and came_through(text):
         return Result(sent, seconds, passed=True)
     if status in BUSY:
         return Result(sent, seconds, queued=True)
     if unready := await _unready_end(config, probes):
         return Result(sent, seconds, failure=unready)
     return Result(sent, seconds, strike=True, failure=_hop(config, status, text, bound), unanswered=not status)
+
+
+def came_through(text: str) -> bool:
+    """Whether a completion came to a good end; the engine answers an aborted one with 200 as well.
+
+    >>> came_through('{"choices": [{"text": "x", "finish_reason": "length"}]}')
+    True
+    >>> came_through('{"choices": [{"text": "", "finish_reason": "abort"}]}')
+    False
+    """
+    try:
+        return json.loads(text)["choices"][0]["finish_reason"] in ("stop", "length")
+    except (ValueError, TypeError, LookupError):
+        return False
 
 
 async def _unready_end(config: GuardConfig, probes: Probes) -> str | None:
@@ -74,6 +89,6 @@ def _hop(config: GuardConfig, status: int, text: str, bound: float) -> str:
         return f"request: refused with {status}"
     what = f"status {status}" if status else f"no answer within {bound:.0f} s"
     if status == 200:
-        what = "an answer without choices"
+        what = "an answer that did not come to an end"
     path = " to ".join(server.name for server in config.servers)
     return f"link from {path}: {what}" if len(config.servers) > 1 else f"{path}: {what}"

@@ -1,4 +1,4 @@
-"""Whether a server compiles: a compiler is seen in its process group. A scheduler that waits for one answers nothing."""
+"""Whether a server compiles: a compiler is seen in its process group. A scheduler that waits for one is no hung one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PROC = Path("/proc")
 # The kernel's names of CUDA's, LLVM's, GCC's and Triton's programs. Workers that wait for something to compile are
 # not among them, nor are ninja and make, which only start compilers.
 NAMES = frozenset({
-    "nvcc", "cicc", "ptxas", "ptxas-blackwell", "fatbinary", "nvlink", "cudafe++", "cc1plus", "cc1", "c++", "g++", "gcc",
-    "cc", "as", "ld", "collect2", "lto1", "lto-wrapper", "clang", "clang++", "ld.lld", "lld", "hipcc", "tvmc", "tilelang",
+    "nvcc", "cicc", "ptxas", "ptxas-blackwell", "fatbinary", "nvlink", "cudafe++", "tvmc", "tilelang",
+    "cc1plus", "cc1", "c++", "g++", "gcc", "cc", "as", "ld", "collect2", "lto1", "clang", "clang++", "ld.lld", "lld",
 })  # fmt: skip
 
 

@@ -44,10 +44,13 @@ def doubts(seen: Observation, limits: Limits) -> tuple[Missing, ...]:
         found.append(Missing(f"canary: {seen.canary.failure}", strikes=seen.canary.failures))
     if seen.canary.proved is not None and seen.now - seen.canary.proved > limits.proof_timeout:
         found.append(Missing(f"no request has proved the path for {limits.proof_timeout:.0f} s"))
+    return (*found, *_unwell(seen))
+
+
+def _unwell(seen: Observation) -> Iterator[Missing]:
     for role in seen.servers:
         if role.up and role.served and role.health is not Answer.YES:
-            found.append(Missing(f"{role.name}: its own test generation (/health) {_HEARD[role.health]}", role.name))
-    return tuple(found)
+            yield Missing(f"{role.name}: its own test generation (/health) {_HEARD[role.health]}", role.name)
 
 
 _HEARD = {Answer.NO: "fails", Answer.SILENT: "is not answered in time"}
