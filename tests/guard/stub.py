@@ -15,10 +15,13 @@ at once.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -152,6 +155,8 @@ class Server(Handler):
 
 class Bootstrap(Handler):
     def do_GET(self) -> None:
+        if behaviour().get("bootstrap") == "hang":
+            hang()
         self.answer(200)
 
 
@@ -188,20 +193,42 @@ class Router(Handler):
         raw = json.dumps(self.body()).encode()
         if behaviour().get("lag") and self.lags():
             return self.answer(503, {"error": {"code": "server_selection_failed"}})
-        results: dict[str, tuple[int, str]] = {}
-        tasks = [
-            threading.Thread(target=lambda u=url: results.__setitem__(u, fetch(f"{u}/v1/completions", raw)))
-            for url in self.workers()
-        ]
-        for task in tasks:
-            task.start()
-        for task in tasks:
-            task.join(behaviour().get("request_timeout", 30))
+        results = self.ask_all(raw)
+        if results is None:
+            self.close_connection = True
+            return None
         for url, name in zip(self.workers(), behaviour()["names"], strict=True):
             status, text = results.get(url, (504, ""))
             if status != 200:
                 return self.answer(502, {"error": {"code": f"{name}_server_error", "message": f"{name}: {status}"}})
         return self.answer(200, text)
+
+    def ask_all(self, raw: bytes) -> dict[str, tuple[int, str]] | None:
+        """What each worker answers; None, and no more requests to them, when the client leaves."""
+        results: dict[str, tuple[int, str]] = {}
+        asked = [http.client.HTTPConnection(url.removeprefix("http://"), timeout=25) for url in self.workers()]
+
+        def ask(url: str, connection: http.client.HTTPConnection) -> None:
+            with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+                connection.request("POST", "/v1/completions", raw, {"Content-Type": "application/json"})
+                got = connection.getresponse()
+                results[url] = (got.status, got.read().decode())
+                return
+            results[url] = (0, "")
+
+        tasks = [
+            threading.Thread(target=ask, args=pair, daemon=True) for pair in zip(self.workers(), asked, strict=True)
+        ]
+        for task in tasks:
+            task.start()
+        until = time.monotonic() + behaviour().get("request_timeout", 30)
+        while any(task.is_alive() for task in tasks) and time.monotonic() < until:
+            if select.select([self.connection], [], [], 0.05)[0]:
+                for connection in asked:
+                    with contextlib.suppress(OSError, AttributeError):
+                        connection.sock.shutdown(socket.SHUT_RDWR)
+                return None
+        return results
 
 
 def fetch(url: str, data: bytes | None = None) -> tuple[int, str]:
@@ -237,6 +264,18 @@ def follow_orders(stop: threading.Event) -> None:
             return
 
 
+def bear(kind: str) -> subprocess.Popen[bytes]:
+    """A child: a scheduler or compiler by its name, or one that outlives its parent."""
+    if kind == "compiler":
+        shutil.copy(shutil.which("sleep") or "/bin/sleep", FOLDER / "cicc")  # the kernel names a process by its file
+        return subprocess.Popen([str(FOLDER / "cicc"), "600"])
+    code = "import time; time.sleep(600)"
+    if kind == "scheduler":  # named as SGLang's setproctitle does: the command line, and the kernel's name
+        code = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'sglang::scheduler'); time.sleep(600)"
+    name = "sglang::scheduler" if kind == "scheduler" else sys.executable
+    return subprocess.Popen([name, "-c", code], executable=sys.executable, start_new_session=kind == "setsid")
+
+
 def main() -> None:
     now = behaviour()
     if now.get("ignore_term"):
@@ -246,13 +285,7 @@ def main() -> None:
     with (FOLDER / f"{ROLE}.pids").open("a") as file:
         file.write(f"{os.getpid()}\n")
     if now.get("child"):
-        name = "sglang::scheduler" if now["child"] == "scheduler" else sys.executable
-        child = subprocess.Popen(
-            [name, "-c", "import time; time.sleep(600)"],
-            executable=sys.executable,
-            start_new_session=now["child"] == "setsid",
-        )
-        (FOLDER / f"{ROLE}.child").write_text(str(child.pid))
+        (FOLDER / f"{ROLE}.child").write_text(str(bear(now["child"]).pid))
     stop = threading.Event()
     threading.Thread(target=follow_orders, args=(stop,), daemon=True).start()
     while time.monotonic() - BORN < behaviour().get("ready_after", 0):
