@@ -87,6 +87,14 @@ def test_only_a_canary_clears_what_a_canary_found() -> None:
     assert path.view.failures == 0
 
 
+def test_a_strike_is_followed_up_at_once_and_not_at_the_next_interval() -> None:
+    path = proved(20)
+    path.on_sent(25)  # a fatal line asked for it
+    path.on_landed(Result(25, 1, strike=True, failure="link"), 26, busy=False)
+    assert path.due(seen(26 + STRIKE_S))
+    assert 26 + STRIKE_S < 20 + INTERVAL
+
+
 def test_a_restarted_decode_counts_from_zero() -> None:
     path = proved(20)
     path.on_answers(100, 21)

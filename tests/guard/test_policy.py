@@ -325,6 +325,19 @@ def test_each_silence_of_an_idle_server_has_a_bound_of_its_own(
     assert {name for _, name in world.starts} == restarted
 
 
+@pytest.mark.parametrize("heard", [Answer.NO, Answer.SILENT])
+def test_the_router_is_not_blamed_for_a_silent_server(heard: Answer) -> None:
+    """It finds that server unhealthy, or waits for it, and is right."""
+    world = ready()
+    no_canary(world)
+    world.starts.clear()
+    world.prefill.forced["ready"] = Answer.SILENT
+    world.router.forced["ready"] = heard
+    world.prefill.progressing = False
+    world.run(LIMITS.silent_timeout + 2)
+    assert [name for _, name in world.starts] == ["prefill"]
+
+
 def test_a_silent_bootstrap_port_has_a_bound() -> None:
     world = ready()
     no_canary(world)

@@ -20,11 +20,10 @@ class Missing:
 
 
 def ends_missing(seen: Observation) -> bool:
-    """Whether a server is not ready, or the router not running: nothing about the path can be judged yet.
-
-    One that served and is merely silent may still serve; how long it may be silent is `silence`'s to say.
+    """Whether a server is not ready, or the router not running: nothing about the path can be judged yet, and the
+    router can't be blamed for what it says of them.
     """
-    return not seen.router.up or any(not can_serve(role) for role in seen.servers)
+    return not seen.router.up or any(not role.up or role.ready is not Answer.YES for role in seen.servers)
 
 
 def can_serve(role: RoleView) -> bool:

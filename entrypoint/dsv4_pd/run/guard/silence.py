@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsv4_pd.plan.guard_config import Limits
+from dsv4_pd.run.guard import conditions
 from dsv4_pd.run.guard.states import Answer, Observation, RoleView
 
 Clocks = tuple[tuple[str, float], ...]
@@ -28,7 +29,7 @@ def _quiet(seen: Observation) -> Iterator[str]:
     first = seen.servers[0]
     if first.up and first.served and seen.bootstrap is Answer.SILENT:
         yield "bootstrap"
-    if seen.router.up and seen.router.ready is Answer.SILENT:
+    if seen.router.ready is Answer.SILENT and not conditions.ends_missing(seen):  # it may wait for a silent server
         yield "router"
 
 
