@@ -113,7 +113,9 @@ class Server(Handler):
         how = now.get("generate", 200)
         if how == "close":
             os._exit(now.get("exit_code", 3))
-        counts["tokens"] += 12 if ROLE == "prefill" else 0
+        crossed = ROLE == "decode" and how == 200  # its first token is there, and what is waited for is the rest
+        counts["first"] += crossed
+        counts["tokens"] += 12 if ROLE == "prefill" or crossed else 0
         if self.ends_while_waiting(3600 if how == "hang" else now.get("seconds", 0)):
             return None
         if now.get("handover"):  # computed, and the other half does not take it
@@ -132,7 +134,7 @@ class Server(Handler):
             gone = select.select([self.connection], [], [], 0.05)[0]
             if gone or aborts[0] > before:
                 counts["requests"] += 1
-                counts["failed"] += 1
+                counts["failed"] += ROLE == "prefill" or behaviour().get("generate", 200) != 200
                 counts["aborted"] += bool(gone)
                 self.close_connection = True
                 if not gone:
@@ -146,8 +148,6 @@ class Server(Handler):
             counts["failed"] += how >= 500
             return self.answer(how, {"error": {"message": f"{ROLE} says {how}"}})
         if ROLE == "decode":
-            counts["tokens"] += 12
-            counts["first"] += 1
             counts["finished"] += body.get("max_tokens", 12) > 1
         text = f"{ROLE} heard {len(str(body.get('prompt', '')))} characters"
         return self.answer(200, {"choices": [{"index": 0, "text": text, "finish_reason": "length"}], "from": ROLE})

@@ -210,8 +210,10 @@ def test_compilers_that_follow_each_other_are_one_stretch() -> None:
     for seen, now in ((True, 110.0), (False, 112.0), (True, 114.0), (True, 116.0), (False, 118.0)):
         watch.on_compilers(seen, now)
     assert watch.view().compiling == (110.0, 116.0)
+    assert watch.describe() == "start"
     watch.on_compilers(True, 130.0)
     assert watch.view().compiling == (130.0, 130.0)
+    assert watch.describe() == "start, a compiler runs", "what a start waits for that says nothing"
 
 
 def test_an_older_guard_s_lines_with_the_first_words_inside_do_not_begin_a_start() -> None:

@@ -48,7 +48,7 @@ CASES = {
     "answered": Case({"max_tokens": 4, "min_tokens": 4}, False, (1, 0, 0, 0), (1, 0, 1, 1)),
     "answered with one token": Case({"max_tokens": 1}, False, (1, 0, 0, 0), (1, 0, 1, 0)),
     "refused": Case({"max_tokens": -1}, False, (0, 0, 0, 0), (0, 0, 0, 0)),
-    "left before it was answered": Case(LONG, True, (1, 0, 0, 0), (1, 1, 0, 0)),
+    "left while decode answered": Case(LONG, True, (1, 0, 0, 0), (1, 1, 1, 0)),
 }
 
 

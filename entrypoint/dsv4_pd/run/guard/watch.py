@@ -57,7 +57,7 @@ class Watch:
         self.lost = ""
         self.worked = self.refused = 0.0
         self.compiling: tuple[float, float] | None = None
-        self._killed = False
+        self._killed = self._compiles = False
         self.counter: float | None = None
         self._sampled = now
         self._moves: deque[float] = deque(maxlen=100)
@@ -163,6 +163,7 @@ class Watch:
 
     def on_compilers(self, seen: bool, now: float) -> None:
         """Whether a compiler runs in its process tree."""
+        self._compiles = seen
         if seen:
             began, latest = self.compiling or (now, now)
             self.compiling = (began if now - latest <= COMPILE_PAUSE_S else now, now)
@@ -205,7 +206,8 @@ class Watch:
         """Where it is, for people."""
         if self.detail:
             return self.detail
-        return f"{self.phase.value} {self.percent} %" if self.percent is not None else self.phase.value
+        here = f"{self.phase.value} {self.percent} %" if self.percent is not None else self.phase.value
+        return f"{here}, a compiler runs" if self._compiles and self.ready_at is None else here
 
     def view(self) -> RoleView:
         """The frozen view that policy reads."""
