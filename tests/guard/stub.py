@@ -6,7 +6,7 @@ Its behaviour is FOLDER/<role>.json, read again at every request and every 50 ms
 moment: ready_after, ready, health, generate, handover, log, exit_code, exit_after, signal, child, bootstrap, work.
 Requests are answered as the engine does: prefill and decode get the same body from the router, decode's answer is
 returned. They are counted as the engine does (tests/pair/test_counters.py compares the two): every end in
-`num_requests_total`, an aborted one too; first tokens and times per token only by decode, and only for what it said.
+`num_requests_total`, an aborted one too; first tokens only by decode, and only of what was not aborted before.
 
 What it hides: KV does not cross, so a request of one half never fails for the other's sake, and decode's tokens come
 at once.
@@ -33,12 +33,11 @@ from pathlib import Path
 ROLE, FOLDER, PORT = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 BOOTSTRAP = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 BORN = time.monotonic()
-counts = {"tokens": 0, "requests": 0, "aborted": 0, "first": 0, "finished": 0, "failed": 0, "handing": 0}
+counts = {"tokens": 0, "requests": 0, "aborted": 0, "first": 0, "failed": 0, "handing": 0}
 COUNTERS = {
     "requests": "num_requests_total",
     "aborted": "num_aborted_requests_total",
     "first": "time_to_first_token_seconds_count",
-    "finished": "request_time_per_output_token_seconds_count",
     "failed": "num_transfer_failed_reqs_total",
     "handing": "num_prefill_inflight_queue_reqs",
 }
@@ -147,8 +146,6 @@ class Server(Handler):
         if how != 200:
             counts["failed"] += how >= 500
             return self.answer(how, {"error": {"message": f"{ROLE} says {how}"}})
-        if ROLE == "decode":
-            counts["finished"] += body.get("max_tokens", 12) > 1
         text = f"{ROLE} heard {len(str(body.get('prompt', '')))} characters"
         return self.answer(200, {"choices": [{"index": 0, "text": text, "finish_reason": "length"}], "from": ROLE})
 

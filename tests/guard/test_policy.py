@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard.states import Act, Answer, CanaryView, Complaint, Remedy, Verdict
+from dsv4_pd.run.guard import complaints, conditions
+from dsv4_pd.run.guard.states import Act, Answer, CanaryView, Complaint, Observation, Remedy, RoleView, Verdict
 from dsv4_pd.run.states import CLOSING, SERVING, StateName
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -198,6 +199,8 @@ def test_what_died_together_is_charged_once_though_heard_of_apart() -> None:
     world.die(world.decode)
     world.run(1, "-")
     world.die(world.prefill)
+    world.step()
+    assert world.state.cause == "decode exited with code 3; prefill exited with code 3", "the first one first"
     world.run(100, StateName.READY)
     assert len(world.state.charges) == 1
 
@@ -537,6 +540,24 @@ def test_a_line_shortens_the_wait_for_a_server_that_says_no_afterwards(remedy: R
     assert len(world.state.charges) == 1
 
 
+def test_only_a_no_to_a_question_that_was_asked_after_the_line_bears_it_out() -> None:
+    said = Complaint(Remedy.RESTART_ROLE, "said so", at=100.0)
+    role = RoleView("decode", True, False, Answer.NO, 0, 10.0, 10.0, served=True, worked=50.0, complaint=said)
+    seen = Observation(105.0, (role, role), role)
+    for refused, decides in ((99.0, False), (101.0, True)):
+        assert (complaints.borne_out(replace(role, refused=refused), seen, LIMITS) is said) is decides
+        start = replace(role, served=False, refused=refused)
+        assert (complaints.deciding(start) is said) is decides
+    assert complaints.borne_out(replace(role, refused=101.0, ready=Answer.SILENT), seen, LIMITS) is None
+
+
+def test_a_server_that_has_never_said_yes_is_not_taken_to_serve_because_it_is_silent() -> None:
+    role = RoleView("decode", True, False, Answer.SILENT, 0, 10.0, 10.0)
+    assert not conditions.can_serve(role)
+    assert conditions.can_serve(replace(role, served=True))
+    assert not conditions.can_serve(replace(role, served=True, up=False))
+
+
 def test_a_line_before_the_first_yes_decides_once_ready_says_no_after_it() -> None:
     world = Simulation()
     world.run(5)
@@ -611,6 +632,16 @@ def test_what_waits_in_prefill_for_a_dead_decode_is_ended_at_once_and_for_a_whil
     assert {name for _, name in world.aborted} == {"prefill"}
     world.run(100)
     assert times[-1] == [at for at, _ in world.aborted][-1], "never while decode is ready"
+
+
+@pytest.mark.parametrize("load_s", [3.0, 100.0])
+def test_nothing_is_aborted_once_decode_is_ready_nor_long_after_its_death(load_s: float) -> None:
+    world = ready()
+    world.decode.load_s = load_s
+    world.die(world.decode)
+    died = world.now
+    world.run(150, "-")
+    assert max(at for at, _ in world.aborted) <= died + min(load_s, LIMITS.abort_window) + 3 * TICK
 
 
 @pytest.mark.parametrize("dead", ["prefill", "router"])

@@ -202,12 +202,12 @@ def test_only_a_canary_that_waits_for_prefill_is_excused_by_its_tokens(
     assert failed(seen, unanswered=unanswered) is excused
 
 
-def test_answers_that_decode_brought_to_an_end_refresh_the_proof_and_those_of_prefill_do_not(tmp_path: Path) -> None:
+def test_first_tokens_of_decode_refresh_the_proof_and_those_of_prefill_do_not(tmp_path: Path) -> None:
     seen, probes = seeing(tmp_path)
     seen.path.on_landed(Result(1.0, 0.1, passed=True), 1.0, busy=False)
     for server, fresh in ((0, False), (1, True)):
         for count in (3.0, 9.0):
-            probes.samples = {world.traffic.ANSWERS: count, "sglang:num_requests_total": count}
+            probes.samples = {world.traffic.CROSSED: count, "sglang:num_requests_total": count}
             run(seen._metrics(seen.config.servers[server]))
         assert (seen.path.view.proved != 1.0) is fresh
 

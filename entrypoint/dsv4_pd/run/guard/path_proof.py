@@ -23,7 +23,7 @@ class PathProof:
         self._not_before = 0.0
         self._sent = 0.0  # the last canary, whatever became of it
         self._own = 0.0  # canaries that decode has yet to count, if it ever does
-        self._answers: float | None = None
+        self._answered: float | None = None
 
     def forget(self) -> None:
         """A process died: nothing is proved any more."""
@@ -34,11 +34,11 @@ class PathProof:
         self._own += 1
         self._sent = now
 
-    def on_answers(self, total: float, now: float) -> None:
-        """Answers that decode brought to a good end, beyond our own, refresh a proof. They never give the first one,
-        and never clear what a canary found: a long one began long ago, over a link that may be gone.
+    def on_first_tokens(self, total: float, now: float) -> None:
+        """Answers that decode began to give, beyond our own, refresh a proof. They never give the first one, and never
+        clear what a canary found.
         """
-        before, self._answers = self._answers, total
+        before, self._answered = self._answered, total
         if before is None or total < before:  # another decode counts
             self._own = 0.0
             return

@@ -1,7 +1,9 @@
-"""What the servers' counters say about other requests, for one question: is a canary that failed only behind them?
+"""What the servers' counters say about other requests: do they come through, and is a canary only behind them?
 
-* `sglang:time_to_first_token_seconds_count` of decode moves when a request's first token is there, so its KV cache has
-  crossed; never for one that was aborted before, and never for `/health`.
+* `sglang:time_to_first_token_seconds_count` of decode moves when it gives out a request's first token, so that the KV
+  cache has crossed: never for one that was aborted before, and never for `/health`. (`num_requests_total` moves for
+  aborted ones too, `num_aborted_requests_total` only for those that a client gave up, and the count of
+  `request_time_per_output_token_seconds` not for short answers that are not streamed.)
 * `sglang:realtime_tokens_total` of prefill moves with each chunk of a long prompt. It moves as well while nothing
   crosses, so it counts only while prefill is seen with nothing left to hand over, and while no transfer fails but for
   those that clients gave up: the engine counts each of them as failed too, and as aborted.
@@ -13,8 +15,6 @@ from collections import deque
 from collections.abc import Mapping
 
 CROSSED = "sglang:time_to_first_token_seconds_count"
-# Answers that decode brought to an end of their own (stop, length) with two tokens or more; aborted ones are left out.
-ANSWERS = "sglang:request_time_per_output_token_seconds_count"
 _FAILED = ("sglang:num_transfer_failed_reqs_total", "sglang:num_bootstrap_failed_reqs_total")
 _GIVEN_UP = "sglang:num_aborted_requests_total"
 _HANDING_OVER = "sglang:num_prefill_inflight_queue_reqs"

@@ -161,7 +161,7 @@ class World:
         first, last = server is self.config.servers[0], server is self.config.servers[-1]
         self.traffic.on_sample(server.name, values, time.monotonic(), first=first, last=last)
         if last:
-            self.path.on_answers(values.get(traffic.ANSWERS, 0.0), time.monotonic())
+            self.path.on_first_tokens(values.get(traffic.CROSSED, 0.0), time.monotonic())
 
     async def _compilers(self, server: ServerConfig) -> None:
         watch = self.servers[server.name]
