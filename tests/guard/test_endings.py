@@ -55,16 +55,18 @@ def wait(what: Callable[[], bool]) -> None:
 )
 def test_a_dead_child_s_signal_is_named(name: str, code: str, number: signal.Signals | None, words: str) -> None:
     with child(name, code) as process:
+        found = endings.name_of(process.pid)
         if number:
             process.send_signal(number)
         wait(lambda: zombie(process.pid))
-        assert endings.of_worker(process.pid) == words
+        assert endings.of_worker(process.pid, found) == words
 
 
 def test_a_child_whose_parent_was_faster_is_named_without_a_signal() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    assert endings.of_worker(process.pid) == "a scheduler or detokenizer process ended"
+    assert endings.of_worker(process.pid, "scheduler") == "its scheduler ended"
+    assert endings.name_of(process.pid) == "scheduler or detokenizer"
 
 
 def test_a_lost_scheduler_is_told_with_its_signal() -> None:
@@ -75,7 +77,7 @@ def test_a_lost_scheduler_is_told_with_its_signal() -> None:
     with child("sglang::scheduler", "time.sleep(60)") as process:
         process.kill()
         wait(lambda: zombie(process.pid))
-        processes._worker_ended(watch, os.getpid(), process.pid)
+        processes._worker_ended(watch, os.getpid(), process.pid, "scheduler")
     assert watch.view().lost == "its scheduler was ended by SIGKILL"
     assert told == [False]
 
@@ -83,7 +85,7 @@ def test_a_lost_scheduler_is_told_with_its_signal() -> None:
 def test_a_child_of_an_earlier_process_is_not_lost() -> None:
     watch = Watch("decode")
     watch.on_event("RUNNING", 1.0, 7)
-    Processes(None, {"decode": watch}, lambda _: None)._worker_ended(watch, 6, 999)  # type: ignore[arg-type]
+    Processes(None, {"decode": watch}, lambda _: None)._worker_ended(watch, 6, 999, "scheduler")  # type: ignore[arg-type]
     assert watch.view().lost == ""
 
 

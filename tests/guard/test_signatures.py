@@ -70,6 +70,13 @@ def test_fatal_lines(line: str, remedy: Remedy, code: int) -> None:
     assert (meaning.complaint.remedy, meaning.complaint.exit_code) == (remedy, code)
 
 
+def test_a_crashed_child_s_exit_code_is_told() -> None:
+    meaning = TABLE.read_line("[2026-11-29 15:20:11] Subprocess scheduler_0 (pid=7) crashed with exit code -9. Trig")
+    assert meaning
+    assert meaning.complaint
+    assert meaning.complaint.cause == "a child process crashed with exit code -9"
+
+
 @pytest.mark.parametrize("line", BENIGN)
 def test_benign_lines(line: str) -> None:
     meaning = TABLE.read_line(line)

@@ -12,17 +12,26 @@ _WORKERS = {"sglang::schedul": "scheduler", "sglang::detoken": "detokenizer"}
 _STATE, _EXIT_CODE = 0, 49  # of /proc/PID/stat, counted behind the name in parentheses
 
 
-def of_worker(pid: int, proc: Path = PROC) -> str:
-    """What became of an engine's child: which one it was, and its signal or exit code where the kernel still tells."""
+def name_of(worker: int, proc: Path = PROC) -> str:
+    """Which of the engine's children it is, while it lives."""
+    return _WORKERS.get(_stat(worker, proc)[0], "scheduler or detokenizer")
+
+
+def of_worker(worker: int, name: str, proc: Path = PROC) -> str:
+    """What became of an engine's child: its signal or exit code, unless its parent was faster and took note of it."""
+    _, fields = _stat(worker, proc)
+    zombie = len(fields) > _EXIT_CODE and fields[_STATE] in "ZX"
+    return f"its {name} {in_words(int(fields[_EXIT_CODE]))}" if zombie else f"its {name} ended"
+
+
+def _stat(pid: int, proc: Path) -> tuple[str, list[str]]:
+    """The kernel's name of a process, and the fields behind it; empty when it is gone."""
     try:
         text = (proc / str(pid) / "stat").read_text(errors="replace")
     except OSError:
-        return "a scheduler or detokenizer process ended"
+        return "", []
     name, _, rest = text.partition("(")[2].rpartition(")")
-    fields = rest.split()
-    who = f"its {_WORKERS.get(name, 'scheduler or detokenizer')}"
-    zombie = len(fields) > _EXIT_CODE and fields[_STATE] in "ZX"
-    return f"{who} {in_words(int(fields[_EXIT_CODE]))}" if zombie else f"{who} ended"
+    return name, rest.split()
 
 
 def in_words(status: int) -> str:

@@ -79,12 +79,12 @@ class Processes:
     def follow_workers(self, watch: Watch, pids: frozenset[int]) -> None:
         """Hear when a child that the server can't do without ends: its main process may serve on for seconds."""
         for pid in pids - watch.workers:
-            _when_ended(pid, partial(self._worker_ended, watch, watch.pid, pid))
+            _when_ended(pid, partial(self._worker_ended, watch, watch.pid, pid, endings.name_of(pid)))
         watch.workers |= pids
 
-    def _worker_ended(self, watch: Watch, main: int, worker: int) -> None:
+    def _worker_ended(self, watch: Watch, main: int, worker: int, name: str) -> None:
         if watch.pid == main and watch.up:
-            watch.on_lost_worker(endings.of_worker(worker))
+            watch.on_lost_worker(endings.of_worker(worker, name))
             self._changed(False)
 
     def _follow_pid(self, watch: Watch) -> None:

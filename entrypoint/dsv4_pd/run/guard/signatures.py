@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dsv4_pd.run.guard.states import Complaint, Phase, Remedy
@@ -52,8 +52,8 @@ class Signatures:
         raised = _TRACEBACK.sub("", message, count=1)
         for text in (raised, message) if raised != message else (message,):
             for pattern, meaning in self._rows:
-                if pattern.match(text):
-                    return meaning
+                if found := pattern.match(text):
+                    return _filled(meaning, found.groupdict())
         for pattern, phase in self._progress:
             found = pattern.match(message)
             if found:
@@ -71,6 +71,14 @@ def _meaning(kind: str, item: Mapping[str, Any]) -> Meaning | None:
     if item["action"] == "ignore":
         return None
     return Meaning(complaint=Complaint(Remedy(item["action"]), item["cause"], item.get("exit_code", 1)))
+
+
+def _filled(meaning: Meaning | None, groups: Mapping[str, str]) -> Meaning | None:
+    """With what the line itself tells in the cause."""
+    if meaning is None or meaning.complaint is None or not groups:
+        return meaning
+    said = meaning.complaint
+    return replace(meaning, complaint=replace(said, cause=said.cause.format(**groups)))
 
 
 def _percent(groups: Mapping[str, str | None]) -> int | None:
