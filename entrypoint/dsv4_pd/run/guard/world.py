@@ -12,7 +12,7 @@ from typing import Any
 from dsv4_pd.plan import model_files
 from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
 from dsv4_pd.run.follow import Follower
-from dsv4_pd.run.guard import canary, compilers, conditions, plugin_proof, probes, silence, traffic, tree
+from dsv4_pd.run.guard import canary, compilers, conditions, excuses, plugin_proof, probes, traffic, tree
 from dsv4_pd.run.guard.gpus import Gpus
 from dsv4_pd.run.guard.path_proof import PathProof
 from dsv4_pd.run.guard.probes import SLOW, Probes
@@ -188,14 +188,9 @@ class World:
         self.wake()
 
     def _excused(self, result: canary.Result) -> bool:
-        """Whether a canary failed behind others, or behind a compiler, and not on the path."""
-        now, limits = time.monotonic(), self.config.limits
         views = [watch.view() for watch in self.servers.values()]
-        if any(view.compiling and silence.compiled(view, limits) >= result.sent for view in views):
-            return True
-        moves = next(iter(self.servers.values())).moves_since(result.sent)  # the canary alone moves prefill once
-        queued = result.unanswered and self.traffic.only_queued(result.sent, moves)
-        return queued or self.traffic.came_through(now)
+        moves = next(iter(self.servers.values())).moves_since(result.sent)
+        return excuses.hold(result, views, self.traffic, moves, time.monotonic(), self.config.limits)
 
     # --- slow facts ---------------------------------------------------------------------------------------------
 
