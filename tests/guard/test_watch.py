@@ -135,6 +135,16 @@ def test_a_process_that_an_earlier_guard_saw_serving_has_served() -> None:
         assert watch.view().served is served
 
 
+def test_a_new_guard_reads_in_the_log_that_a_server_serves() -> None:
+    """Where the earlier one could not write it down, as in a full run folder."""
+    start = "[2026-11-29 15:20:11] server_args=X"
+    serves = "[2026-11-29 15:20:41] The server is fired up and ready to roll!"
+    for lines, served in (([start], False), ([start, serves], True), ([start, serves, start], False)):
+        watch = running()
+        watch.on_history(lines, 101.0)
+        assert watch.view().served is served
+
+
 def test_when_the_newest_no_was_asked() -> None:
     watch = running()
     watch.on_ready(Answer.NO, 110.0, asked=109.0)

@@ -14,6 +14,7 @@ from dsv4_pd.run.guard.supervisor import IDLE, UP, Process
 _ORDER = list(Phase)
 SURVEY_S = 60.0
 FIRST_LINE = "server_args="  # every start of a server prints it first
+SERVES = "The server is fired up and ready to roll!"
 COMPILE_PAUSE_S = 10.0  # compilers that follow each other within it are one stretch of compiling
 ENDED_BY_US = "ended by the guard, to be started again"
 
@@ -128,8 +129,10 @@ class Watch:
     def on_history(self, lines: Iterable[str], now: float) -> None:
         """Lines from before this guard: they tell how far the start is; what they complain of is not news."""
         for line in lines:
-            if message_of(line).startswith(FIRST_LINE):
-                self.phase, self.percent = Phase.START, None
+            message = message_of(line)
+            if message.startswith(FIRST_LINE):
+                self.phase, self.percent, self.served = Phase.START, None, 0 < self.pid == self.served_pid
+            self.served = self.served or message.startswith(SERVES)  # in case the earlier guard could not tell us
             self.on_lines([line], now)
         self.complaint = None
 
