@@ -5,8 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard import policy
-from dsv4_pd.run.guard.states import Act, Action, Answer, CanaryView, Observation, RoleView, State, Verdict, initial
+from dsv4_pd.run.guard import conditions, policy
+from dsv4_pd.run.guard.states import (
+    Act,
+    Action,
+    Answer,
+    CanaryView,
+    Complaint,
+    Observation,
+    Remedy,
+    RoleView,
+    State,
+    Verdict,
+    initial,
+)
 
 TICK = 0.25
 LIMITS = Limits()
@@ -24,12 +36,18 @@ class Role:
     deaths: int = 0
     view: RoleView | None = None
     forced: dict[str, object] = field(default_factory=dict)  # fields of the view that a test sets
-    progressing: bool = True
+    progressing: bool = True  # a start moves; a server that served computes, and answers its /health
     progress: float = 0.0
+    served: bool = False
+    ended: float = 0.0
+    compiling: tuple[float, float] | None = None
+    said: Complaint | None = None
     model: str = ""  # of the files that it found when it was started
 
     def observe(self, now: float) -> RoleView:
         ready = self.up and self.load_s is not None and now - self.started >= self.load_s
+        answer = self.forced.get("ready", Answer.YES if ready else Answer.NO)
+        self.served = self.served or (self.up and answer is Answer.YES)
         self.progress = now if self.progressing else self.progress
         view = RoleView(
             self.name,
@@ -39,6 +57,12 @@ class Role:
             deaths=self.deaths,
             started=self.started,
             progress=self.progress,
+            served=self.served,
+            worked=self.progress if self.served else 0.0,
+            compiling=self.compiling,
+            refused=now if self.up and answer is Answer.NO else 0.0,
+            ended=self.ended,
+            complaint=self.said,
             exit="exited with code 3",
             model=self.model,
         )
@@ -55,7 +79,8 @@ class Simulation:
         self.canary = CanaryView()
         self.files = "v1"  # the model's, as they lie on the disk
         self.link = True  # whether a canary comes through
-        self.canary_due = 0.0
+        self.canary_due = self.canary_sent = 0.0
+        self.aborted: list[tuple[float, str]] = []
         self.observation: dict[str, object] = {}
         self.actions: tuple[Action, ...] = ()
         self.starts: list[tuple[float, str]] = []
@@ -85,13 +110,19 @@ class Simulation:
         self._fly(self.observe())
 
     def _fly(self, seen: Observation) -> None:
-        ends = all(role.up and role.ready is Answer.YES for role in seen.roles) and seen.bootstrap is Answer.YES
-        if not ends or self.now < self.canary_due:
+        ends = all(conditions.can_serve(role) for role in seen.roles) and seen.bootstrap is not Answer.NO
+        asked = any(role.complaint and role.complaint.at > self.canary_sent for role in seen.servers)
+        if not ends or (self.now < self.canary_due and not (asked and self.now - self.canary_sent > 5)):
             return
+        self.canary_sent = self.now
         if self.link:
             self.canary, self.canary_due = CanaryView(self.now, self.now), self.now + 30
         else:
-            self.canary_due = self.now + self.limits.link_timeout + 5
+            self.canary_due = (
+                self.now
+                + 3
+                + (self.limits.first_canary_timeout if self.canary.sent is None else self.limits.canary_timeout)
+            )
             self.canary = replace(self.canary, failures=self.canary.failures + 1, failure="link from prefill to decode")
 
     def _obey(self, action: Action) -> None:
@@ -99,17 +130,24 @@ class Simulation:
         if action.act is Act.START and role and not role.up:
             role.up, role.started, role.progress = True, self.now, self.now
             role.model = self.files if role is not self.router else ""
+            role.served, role.compiling, role.said = False, None, None
             self.starts.append((self.now, role.name))
         elif action.act in (Act.KILL, Act.STOP_ROUTER) and role and role.up:
             self.die(role)
+        elif action.act is Act.ABORT:
+            self.aborted.append((self.now, action.name))
         elif action.act is Act.REGISTER:
             self.registered = True
         elif action.act is Act.SHUTDOWN:
             self.shut = True
 
     def die(self, role: Role) -> None:
-        role.up, role.deaths = False, role.deaths + 1
+        role.up, role.deaths, role.ended = False, role.deaths + 1, self.now
         self.canary, self.canary_due = CanaryView(), 0.0
+
+    def says(self, role: Role, remedy: Remedy, cause: str, exit_code: int = 1) -> None:
+        """The server's log has a fatal line now."""
+        role.said = Complaint(remedy, cause, exit_code, self.now)
 
     def run(self, seconds: float, *until: str) -> float:
         """Let time pass, at most until one of the states; how long it took."""

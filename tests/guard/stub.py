@@ -3,16 +3,25 @@
     python stub.py prefill|decode|router FOLDER PORT [BOOTSTRAP_PORT]
 
 Its behaviour is FOLDER/<role>.json, read again at every request and every 50 ms, so that a test can change it at any
-moment: ready_after, ready, health, generate, log, exit_code, exit_after, signal, child, bootstrap, work. Requests are
-answered as the engine does: prefill and decode get the same body from the router, decode's answer is returned.
+moment: ready_after, ready, health, generate, handover, log, exit_code, exit_after, signal, child, bootstrap, work.
+Requests are answered as the engine does: prefill and decode get the same body from the router, decode's answer is
+returned. They are counted as the engine does (tests/pair/test_counters.py compares the two): every end in
+`num_requests_total`, an aborted one too; first tokens only by decode, and only of what was not aborted before.
+
+What it hides: KV does not cross, so a request of one half never fails for the other's sake, and decode's tokens come
+at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
+import select
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -24,7 +33,15 @@ from pathlib import Path
 ROLE, FOLDER, PORT = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 BOOTSTRAP = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 BORN = time.monotonic()
-counts = {"tokens": 0, "requests": 0}
+counts = {"tokens": 0, "requests": 0, "aborted": 0, "first": 0, "failed": 0, "handing": 0}
+COUNTERS = {
+    "requests": "num_requests_total",
+    "aborted": "num_aborted_requests_total",
+    "first": "time_to_first_token_seconds_count",
+    "failed": "num_transfer_failed_reqs_total",
+    "handing": "num_prefill_inflight_queue_reqs",
+}
+aborts = [0]  # how often everything was aborted
 
 
 def behaviour() -> dict:
@@ -78,8 +95,8 @@ class Server(Handler):
                 counts["tokens"] += 100
             lines = [
                 f'sglang:realtime_tokens_total{{mode="all"}} {counts["tokens"]}.0',
-                f"sglang:num_requests_total {counts['requests']}.0",
                 "sglang:max_total_num_tokens 4096.0",
+                *(f"sglang:{name} {counts[key]}.0" for key, name in COUNTERS.items()),
             ]
             self.answer(200, "\n".join(lines), "text/plain")
         elif self.path == "/v1/models":
@@ -89,23 +106,57 @@ class Server(Handler):
             self.answer(200, {**about, "internal_states": []})
 
     def do_POST(self) -> None:
+        if self.path == "/abort_request":
+            self.body()
+            aborts[0] += 1
+            counts["aborted"] += 1
+            return self.answer(200)
         now, body = behaviour(), self.body()
         how = now.get("generate", 200)
-        if how == "hang":
-            hang()
         if how == "close":
             os._exit(now.get("exit_code", 3))
+        crossed = ROLE == "decode" and how == 200  # its first token is there, and what is waited for is the rest
+        counts["first"] += crossed
+        counts["tokens"] += 12 if ROLE == "prefill" or crossed else 0
+        if self.ends_while_waiting(3600 if how == "hang" else now.get("seconds", 0)):
+            return None
+        if now.get("handover"):  # computed, and the other half does not take it
+            counts["handing"] += 1
+            ended = self.ends_while_waiting(now["handover"])
+            counts["handing"] -= 1
+            if ended:
+                return None
+            how = 500
+        return self.finish(how, body)
+
+    def ends_while_waiting(self, seconds: float) -> bool:
+        """Whether the request is over before the time is: its client left, or all were aborted."""
+        until, before = time.monotonic() + seconds, aborts[0]
+        while time.monotonic() < until:
+            gone = select.select([self.connection], [], [], 0.05)[0]
+            if gone or aborts[0] > before:
+                counts["requests"] += 1
+                counts["failed"] += ROLE == "prefill" or behaviour().get("generate", 200) != 200
+                counts["aborted"] += bool(gone)
+                self.close_connection = True
+                if not gone:
+                    self.answer(500, {"error": {"message": f"{ROLE}: aborted"}})
+                return True
+        return False
+
+    def finish(self, how: int, body: dict) -> None:
+        counts["requests"] += how == 200 or how >= 500  # a refusal is counted nowhere
         if how != 200:
+            counts["failed"] += how >= 500
             return self.answer(how, {"error": {"message": f"{ROLE} says {how}"}})
-        time.sleep(now.get("seconds", 0))
-        counts["tokens"] += 12
-        counts["requests"] += 1
         text = f"{ROLE} heard {len(str(body.get('prompt', '')))} characters"
         return self.answer(200, {"choices": [{"index": 0, "text": text, "finish_reason": "length"}], "from": ROLE})
 
 
 class Bootstrap(Handler):
     def do_GET(self) -> None:
+        if behaviour().get("bootstrap") == "hang":
+            hang()
         self.answer(200)
 
 
@@ -154,20 +205,42 @@ class Router(Handler):
         raw = json.dumps(self.body()).encode()
         if behaviour().get("lag") and self.lags():
             return self.answer(503, {"error": {"code": "server_selection_failed"}})
-        results: dict[str, tuple[int, str]] = {}
-        tasks = [
-            threading.Thread(target=lambda u=url: results.__setitem__(u, fetch(f"{u}/v1/completions", raw)))
-            for url in self.workers()
-        ]
-        for task in tasks:
-            task.start()
-        for task in tasks:
-            task.join(behaviour().get("request_timeout", 30))
+        results = self.ask_all(raw)
+        if results is None:
+            self.close_connection = True
+            return None
         for url, name in zip(self.workers(), behaviour()["names"], strict=True):
             status, text = results.get(url, (504, ""))
             if status != 200:
                 return self.answer(502, {"error": {"code": f"{name}_server_error", "message": f"{name}: {status}"}})
         return self.answer(200, text)
+
+    def ask_all(self, raw: bytes) -> dict[str, tuple[int, str]] | None:
+        """What each worker answers; None, and no more requests to them, when the client leaves."""
+        results: dict[str, tuple[int, str]] = {}
+        asked = [http.client.HTTPConnection(url.removeprefix("http://"), timeout=25) for url in self.workers()]
+
+        def ask(url: str, connection: http.client.HTTPConnection) -> None:
+            with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+                connection.request("POST", "/v1/completions", raw, {"Content-Type": "application/json"})
+                got = connection.getresponse()
+                results[url] = (got.status, got.read().decode())
+                return
+            results[url] = (0, "")
+
+        tasks = [
+            threading.Thread(target=ask, args=pair, daemon=True) for pair in zip(self.workers(), asked, strict=True)
+        ]
+        for task in tasks:
+            task.start()
+        until = time.monotonic() + behaviour().get("request_timeout", 30)
+        while any(task.is_alive() for task in tasks) and time.monotonic() < until:
+            if select.select([self.connection], [], [], 0.05)[0]:
+                for connection in asked:
+                    with contextlib.suppress(OSError, AttributeError):
+                        connection.sock.shutdown(socket.SHUT_RDWR)
+                return None
+        return results
 
 
 def fetch(url: str, data: bytes | None = None) -> tuple[int, str]:
@@ -203,6 +276,18 @@ def follow_orders(stop: threading.Event) -> None:
             return
 
 
+def bear(kind: str) -> subprocess.Popen[bytes]:
+    """A child: a scheduler or compiler by its name, or one that outlives its parent."""
+    if kind == "compiler":
+        shutil.copy(shutil.which("sleep") or "/bin/sleep", FOLDER / "cicc")  # the kernel names a process by its file
+        return subprocess.Popen([str(FOLDER / "cicc"), "600"])
+    code = "import time; time.sleep(600)"
+    if kind == "scheduler":  # named as SGLang's setproctitle does: the command line, and the kernel's name
+        code = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'sglang::scheduler'); time.sleep(600)"
+    name = "sglang::scheduler" if kind == "scheduler" else sys.executable
+    return subprocess.Popen([name, "-c", code], executable=sys.executable, start_new_session=kind == "setsid")
+
+
 def main() -> None:
     now = behaviour()
     if now.get("ignore_term"):
@@ -212,13 +297,7 @@ def main() -> None:
     with (FOLDER / f"{ROLE}.pids").open("a") as file:
         file.write(f"{os.getpid()}\n")
     if now.get("child"):
-        name = "sglang::scheduler" if now["child"] == "scheduler" else sys.executable
-        child = subprocess.Popen(
-            [name, "-c", "import time; time.sleep(600)"],
-            executable=sys.executable,
-            start_new_session=now["child"] == "setsid",
-        )
-        (FOLDER / f"{ROLE}.child").write_text(str(child.pid))
+        (FOLDER / f"{ROLE}.child").write_text(str(bear(now["child"]).pid))
     stop = threading.Event()
     threading.Thread(target=follow_orders, args=(stop,), daemon=True).start()
     while time.monotonic() - BORN < behaviour().get("ready_after", 0):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from dsv4_pd.run.guard.canary import Result
-from dsv4_pd.run.guard.path_proof import RETRY_S, STRIKE_S, PathProof
-from dsv4_pd.run.guard.states import Answer, Observation, RoleView
+from dsv4_pd.run.guard.path_proof import ASKED_S, QUEUED_S, RETRY_S, STRIKE_S, PathProof
+from dsv4_pd.run.guard.states import Answer, Complaint, Observation, Remedy, RoleView
 
 INTERVAL = 30.0
+ROLE = Remedy.RESTART_ROLE
 
 
 def seen(now: float, started: float = 10.0) -> Observation:
@@ -40,22 +43,96 @@ def test_a_death_takes_the_proof_away() -> None:
     assert path.due(seen(21))
 
 
-def test_traffic_beyond_our_own_keeps_the_proof_fresh() -> None:
+def test_a_canary_flies_in_its_time_whatever_the_traffic() -> None:
+    """An answer that began before the link went proves nothing about it now."""
     path = proved(20)
-    path.on_requests(100, 21)
-    path.on_own_request()
-    path.on_requests(101, 22)
-    assert path.view.proved == 20, "that one was ours"
-    path.on_requests(102, 23)
+    path.on_first_tokens(1, 20)
+    for second in range(21, 80):
+        path.on_first_tokens(float(second), second)
+    assert path.due(seen(20 + INTERVAL))
+
+
+def test_answers_beyond_our_own_keep_the_proof_fresh() -> None:
+    path = proved(20)
+    path.on_first_tokens(100, 21)
+    path.on_sent(21.5)
+    path.on_first_tokens(100, 21.6)
+    path.on_first_tokens(101, 22)
+    assert path.view.proved == 20, "that one was ours, though it was counted a sample later"
+    path.on_first_tokens(102, 23)
     assert path.view.proved == 23
     assert path.view.sent == 20, "when the last canary flew stays as it was"
+
+
+def test_a_canary_that_is_counted_long_after_it_was_given_up_is_still_ours() -> None:
+    path = proved(20)
+    path.on_first_tokens(100, 21)
+    path.on_sent(50)
+    path.on_landed(Result(50, 10, strike=True, failure="link", unanswered=True), 60, busy=False)
+    for at in range(60, 90):
+        path.on_first_tokens(100, at)
+    path.on_first_tokens(101, 90)
+    assert (path.view.proved, path.view.failures) == (20, 1)
+
+
+def test_only_a_canary_clears_what_a_canary_found() -> None:
+    path = proved(20)
+    path.on_first_tokens(100, 21)
+    path.on_landed(Result(50, 10, strike=True, failure="link"), 60, busy=False)
+    path.on_first_tokens(140, 61)
+    assert (path.view.failures, path.view.failure, path.view.proved) == (1, "link", 61)
+    path.on_landed(Result(64, 10, strike=True, failure="link"), 74, busy=False)
+    assert path.view.failures == 2
+    path.on_landed(Result(80, 0.1, passed=True), 80, busy=False)
+    assert path.view.failures == 0
+
+
+def test_a_strike_is_followed_up_at_once_and_not_at_the_next_interval() -> None:
+    path = proved(20)
+    path.on_sent(25)  # a fatal line asked for it
+    path.on_landed(Result(25, 1, strike=True, failure="link"), 26, busy=False)
+    assert path.due(seen(26 + STRIKE_S))
+    assert 26 + STRIKE_S < 20 + INTERVAL
+
+
+def test_a_restarted_decode_counts_from_zero() -> None:
+    path = proved(20)
+    path.on_first_tokens(100, 21)
+    path.on_sent(22)
+    path.on_first_tokens(0, 30)
+    path.on_first_tokens(1, 31)
+    assert path.view.proved == 31
 
 
 def test_traffic_alone_proves_nothing() -> None:
     path = PathProof(INTERVAL)
     for total in (1, 5, 9):
-        path.on_requests(total, 20 + total)
+        path.on_first_tokens(total, 20 + total)
     assert path.view.proved is None
+
+
+def test_a_fatal_line_asks_for_a_canary_once() -> None:
+    path = proved(20)
+    path.on_sent(20)
+    view = seen(26)
+    logged = replace(view, servers=(view.servers[0], replace(view.servers[1], complaint=Complaint(ROLE, "x", at=25))))
+    assert not path.due(view)
+    assert path.due(logged)
+    path.on_sent(26)
+    path.on_landed(Result(26, 0.1, passed=True), 26, busy=False)
+    assert not path.due(replace(logged, now=40))
+    again = replace(view.servers[1], complaint=Complaint(ROLE, "x", at=27))
+    assert not path.due(replace(logged, now=30, servers=(view.servers[0], again))), "a flood of lines is one canary"
+    assert path.due(replace(logged, now=26 + ASKED_S, servers=(view.servers[0], again)))
+
+
+def test_while_answers_come_through_a_queued_canary_is_not_sent_again_at_once() -> None:
+    path = proved(20)
+    path.on_first_tokens(1, 50)
+    path.on_first_tokens(9, 55)
+    path.on_landed(Result(56, 0.1, queued=True), 56, busy=True)
+    assert not path.due(seen(56 + QUEUED_S - 0.1))
+    assert path.due(seen(56 + QUEUED_S))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard.states import Act, Answer, CanaryView, Complaint, Remedy, Verdict
+from dsv4_pd.run.guard import complaints, conditions
+from dsv4_pd.run.guard.states import Act, Answer, CanaryView, Complaint, Observation, Remedy, RoleView, Verdict
 from dsv4_pd.run.states import CLOSING, SERVING, StateName
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -198,6 +199,8 @@ def test_what_died_together_is_charged_once_though_heard_of_apart() -> None:
     world.die(world.decode)
     world.run(1, "-")
     world.die(world.prefill)
+    world.step()
+    assert world.state.cause == "decode exited with code 3; prefill exited with code 3", "the first one first"
     world.run(100, StateName.READY)
     assert len(world.state.charges) == 1
 
@@ -216,7 +219,7 @@ def test_one_sided_first_then_the_pair_when_the_canary_fails() -> None:
     world.starts.clear()
     world.die(world.decode)
     world.link = False
-    world.run(200, "-")
+    world.run(180, "-")
     assert [name for _, name in world.starts][:3] == ["decode", "prefill", "decode"]
     world.link = True
     world.run(100, StateName.READY)
@@ -261,41 +264,397 @@ def test_the_router_is_restarted_when_its_view_stays_wrong_and_told_before() -> 
     assert world.state.name is StateName.READY
 
 
-def test_silence_is_not_death() -> None:
-    """A busy server that answers nothing in time, but whose tokens move, is degraded and never restarted."""
+# --- silences: what a server that served owes, and for how long it is waited for --------------------------------------
+
+# what is heard → who is started anew, after how long, words of the cause
+SILENCES = {
+    "/ready says no": ("decode", {"ready": Answer.NO}, {"decode"}, LIMITS.unready_timeout, "decode: /ready says no"),
+    "/ready of prefill says no": (
+        "prefill",
+        {"ready": Answer.NO},
+        {"prefill"},
+        LIMITS.unready_timeout,
+        "prefill: /ready says no",
+    ),
+    "/ready is silent": (
+        "decode",
+        {"ready": Answer.SILENT},
+        {"decode"},
+        LIMITS.silent_timeout,
+        "decode: /ready does not answer",
+    ),
+    "/health fails behind a good /ready": (
+        "decode",
+        {"health": Answer.NO},
+        {"decode"},
+        LIMITS.silent_timeout,
+        "decode: its own test generation",
+    ),
+    "/health is silent behind a good /ready": (
+        "prefill",
+        {"health": Answer.SILENT},
+        {"prefill"},
+        LIMITS.silent_timeout,
+        "prefill: its own test generation",
+    ),
+    "the router is silent": ("router", {"ready": Answer.SILENT}, {"router"}, LIMITS.unready_timeout, "router: has not"),
+}
+
+
+def no_canary(world: Simulation) -> None:
+    """Only the silence itself is to be seen."""
+    world.canary_due = world.now + 1e6
+
+
+@pytest.mark.parametrize(("who", "heard", "restarted", "bound", "words"), SILENCES.values(), ids=SILENCES)
+def test_each_silence_of_an_idle_server_has_a_bound_of_its_own(
+    who: str, heard: dict[str, object], restarted: set[str], bound: float, words: str
+) -> None:
     world = ready()
+    no_canary(world)
     world.starts.clear()
-    world.prefill.forced.update(ready=Answer.SILENT, health=Answer.SILENT)
-    world.run(1800)
-    assert world.state.name is StateName.DEGRADED
+    role = getattr(world, who)
+    role.forced.update(heard)
+    role.progressing = False
+    begun = world.now
+    while not world.state.charges and world.now - begun < 300:
+        world.step()
+    assert bound <= world.now - begun <= bound + 1
+    assert words in world.state.cause
+    role.forced.clear()
+    role.progressing = True
+    world.canary_due = 0
+    world.run(100, StateName.READY)
+    assert {name for _, name in world.starts} == restarted
+
+
+@pytest.mark.parametrize("heard", [Answer.NO, Answer.SILENT])
+def test_the_router_is_not_blamed_for_a_silent_server(heard: Answer) -> None:
+    """It finds that server unhealthy, or waits for it, and is right."""
+    world = ready()
+    no_canary(world)
+    world.starts.clear()
+    world.prefill.forced["ready"] = Answer.SILENT
+    world.router.forced["ready"] = heard
+    world.prefill.progressing = False
+    world.run(LIMITS.silent_timeout + 2)
+    assert [name for _, name in world.starts] == ["prefill"]
+
+
+def test_a_silent_bootstrap_port_has_a_bound() -> None:
+    world = ready()
+    no_canary(world)
+    world.starts.clear()
+    world.observation["bootstrap"] = Answer.SILENT
+    world.run(LIMITS.silent_timeout - 1)
+    assert (world.state.name, world.starts) == (StateName.DEGRADED, [])
+    world.run(3)
+    assert [name for _, name in world.starts] == ["prefill"]
+    assert "bootstrap port" in world.state.cause
+
+
+def test_the_bounds_of_silences_are_tens_of_seconds_and_not_those_of_starts() -> None:
+    assert 10 <= LIMITS.unready_timeout <= LIMITS.silent_timeout <= 60 < LIMITS.stall_timeout
+
+
+@pytest.mark.parametrize("probe", ["prefill", "decode", "router", "bootstrap", "/health"])
+def test_one_silent_probe_of_any_kind_degrades_and_no_more(probe: str) -> None:
+    world = ready()
+    world.history.clear()
+    if probe == "bootstrap":
+        world.observation["bootstrap"] = Answer.SILENT
+    elif probe == "/health":
+        world.decode.forced["health"] = Answer.SILENT
+    else:
+        getattr(world, probe).forced["ready"] = Answer.SILENT
+    world.history = [world.state.name]
+    world.run(2)
+    world.observation.clear()
+    for role in world.roles:
+        role.forced.clear()
+    world.run(2)
+    assert world.history == ["READY", "DEGRADED", "READY"]
+
+
+@pytest.mark.parametrize(
+    "heard",
+    [{"ready": Answer.NO}, {"ready": Answer.SILENT, "health": Answer.SILENT}, {"health": Answer.NO}],
+    ids=["/ready says no", "nothing is answered in time", "/health fails"],
+)
+def test_a_server_whose_tokens_move_is_never_restarted(heard: dict[str, object]) -> None:
+    """However long, and whatever its log says."""
+    world = ready()
+    no_canary(world)
+    world.starts.clear()
+    world.prefill.forced.update(heard)
+    for _ in range(30):
+        world.says(world.prefill, Remedy.RESTART_PAIR, "said so")
+        world.run(60)
+    assert not world.starts
+    assert world.state.name in (SERVING | {StateName.RECOVERING})
+
+
+def test_a_silence_starts_anew_when_tokens_move() -> None:
+    world = ready()
+    no_canary(world)
+    world.starts.clear()
+    world.decode.forced["ready"] = Answer.NO
+    for _ in range(6):
+        world.decode.progressing = False
+        world.run(LIMITS.unready_timeout - 5)
+        world.decode.progressing = True
+        world.run(1)
     assert not world.starts
 
 
-def test_a_hung_scheduler_is_restarted_after_the_stall_timeout() -> None:
-    """/ready still says 200; tokens stand still and its own test generation fails."""
+def test_a_compiling_server_is_waited_for_within_a_bound_of_its_own() -> None:
+    world = ready()
+    no_canary(world)
+    world.starts.clear()
+    world.prefill.forced.update(ready=Answer.NO, health=Answer.NO)
+    world.prefill.progressing = False
+    begun = world.now
+    while not world.starts and world.now - begun < 2 * LIMITS.compile_timeout:
+        world.prefill.compiling = (begun, world.now)
+        world.step()
+    waited = world.now - begun
+    assert LIMITS.compile_timeout <= waited <= LIMITS.compile_timeout + LIMITS.unready_timeout + 1
+    assert [name for _, name in world.starts] == ["prefill"]
+
+
+def test_a_start_that_compiles_longer_than_the_stall_timeout_is_waited_for() -> None:
+    world = Simulation()
+    world.decode.load_s = 2 * LIMITS.stall_timeout
+    world.decode.progressing = False
+    world.run(1)
+    begun = world.now
+    while world.state.name is not StateName.READY and world.now - begun < 3 * LIMITS.stall_timeout:
+        world.decode.compiling = (begun, world.now)
+        world.step()
+    assert world.state.name is StateName.READY
+    assert len(world.starts) == 3
+
+
+def test_a_canary_that_comes_through_ends_a_silence() -> None:
+    """/ready is silent for minutes, and requests are served: nothing to mend."""
+    world = ready()
+    world.starts.clear()
+    world.decode.forced["ready"] = Answer.SILENT
+    world.decode.progressing = False
+    world.run(900)
+    assert not world.starts
+    assert world.state.name is StateName.DEGRADED
+
+
+# --- fatal lines ------------------------------------------------------------------------------------------------------
+
+REMEDIES = [(remedy, code) for remedy in Remedy for code in (1, 70)]
+
+
+@pytest.mark.parametrize(("remedy", "code"), REMEDIES)
+def test_a_fatal_line_of_a_server_that_served_does_nothing_by_itself(remedy: Remedy, code: int) -> None:
+    """A client can make it log almost any text."""
+    world = ready()
+    world.starts.clear()
+    for _ in range(120):
+        world.says(world.prefill, remedy, "said so", code)
+        world.says(world.decode, remedy, "said so", code)
+        world.run(10)
+    assert world.state.name is StateName.READY
+    assert not world.starts
+    assert not world.state.charges
+
+
+def test_a_fatal_line_has_a_canary_sent_at_once_but_not_many() -> None:
+    world = ready()
+    world.run(10)
+    before = world.canary_sent
+    flights = set()
+    for _ in range(80):  # twenty seconds
+        world.says(world.decode, Remedy.RESTART_ROLE, "said so")
+        world.step()
+        flights.add(world.canary_sent)
+    assert min(flights - {before}) - before < 12
+    assert len(flights - {before}) <= 5
+
+
+@pytest.mark.parametrize(("remedy", "code"), REMEDIES)
+def test_a_fatal_line_explains_a_death_and_its_exit_code_stays_ours(remedy: Remedy, code: int) -> None:
+    world = ready()
+    world.starts.clear()
+    for _ in range(LIMITS.restart_limit + 1):
+        world.says(world.decode, remedy, "said so", code)
+        world.run(3)
+        world.die(world.decode)
+        world.step()
+        world.run(100, StateName.READY, StateName.FAILED)
+    assert (world.verdict().code, world.state.name) == (1, StateName.FAILED)
+    assert "decode exited with code 3 (said so)" in world.verdict().cause
+    assert {name for _, name in world.starts} == {"decode"}
+
+
+def test_an_old_line_does_not_explain_a_later_failure() -> None:
+    world = ready()
+    world.says(world.decode, Remedy.EXIT, "no NVIDIA driver", 70)
+    world.run(60)
+    world.die(world.decode)
+    world.step()
+    assert world.state.cause == "decode exited with code 3"
+
+
+def test_a_line_and_a_canary_that_fails_once_are_a_doubt_as_without_the_line() -> None:
+    """A client may write the line, and make one canary late by load."""
+    world = ready()
+    world.starts.clear()
+    world.says(world.decode, Remedy.EXIT, "no NVIDIA driver", 70)
+    world.observation["canary"] = replace(world.canary, failures=1, failure="link from prefill to decode")
+    world.run(20)
+    assert (world.state.name, world.starts) == (StateName.DEGRADED, [])
+
+
+def test_a_line_explains_what_the_canary_found() -> None:
+    world = ready()
+    world.says(world.decode, Remedy.EXIT, "prefill and decode disagree", 70)
+    world.link = False
+    world.run(40, StateName.RECOVERING)
+    world.run(1)
+    assert "link from prefill to decode" in world.state.cause
+    assert "decode logged (prefill and decode disagree)" in world.state.cause
+    assert world.state.verdict is None
+
+
+@pytest.mark.parametrize("remedy", list(Remedy))
+def test_a_line_shortens_the_wait_for_a_server_that_says_no_afterwards(remedy: Remedy) -> None:
     world = ready()
     world.starts.clear()
     world.decode.progressing = False
-    took = world.run(1000, StateName.RECOVERING)
-    assert LIMITS.stall_timeout - 5 <= took <= LIMITS.stall_timeout + 5
     world.run(1)
-    assert [name for _, name in world.starts] == ["decode"]
+    world.says(world.decode, remedy, "its scheduler hit an exception", 70)
+    world.decode.forced["ready"] = Answer.NO
+    world.run(1)
+    world.decode.forced.clear()
+    world.decode.progressing = True
+    assert "decode: /ready says no (its scheduler hit an exception)" in world.state.cause
+    world.run(60, StateName.READY)
+    assert {name for _, name in world.starts} == {"decode"}, "a line never widens a restart"
+    assert len(world.state.charges) == 1
+
+
+def test_only_a_no_to_a_question_that_was_asked_after_the_line_bears_it_out() -> None:
+    said = Complaint(Remedy.RESTART_ROLE, "said so", at=100.0)
+    role = RoleView("decode", True, False, Answer.NO, 0, 10.0, 10.0, served=True, worked=50.0, complaint=said)
+    seen = Observation(105.0, (role, role), role)
+    for refused, decides in ((99.0, False), (101.0, True)):
+        assert (complaints.borne_out(replace(role, refused=refused), seen, LIMITS) is said) is decides
+        start = replace(role, served=False, refused=refused)
+        assert (complaints.deciding(start) is said) is decides
+    assert complaints.borne_out(replace(role, refused=101.0, ready=Answer.SILENT), seen, LIMITS) is None
+
+
+def test_a_server_that_has_never_said_yes_is_not_taken_to_serve_because_it_is_silent() -> None:
+    role = RoleView("decode", True, False, Answer.SILENT, 0, 10.0, 10.0)
+    assert not conditions.can_serve(role)
+    assert conditions.can_serve(replace(role, served=True))
+    assert not conditions.can_serve(replace(role, served=True, up=False))
+
+
+def test_a_line_before_the_first_yes_decides_once_ready_says_no_after_it() -> None:
+    world = Simulation()
+    world.run(5)
+    world.prefill.forced["ready"] = Answer.SILENT  # not known to be down: a yes may be on its way
+    world.says(world.prefill, Remedy.EXIT, "no memory left for KV")
+    world.run(5)
+    assert world.state.name is not StateName.FAILED
+    world.prefill.forced.clear()
+    world.run(1)
+    assert (world.state.name, world.verdict().code) == (StateName.FAILED, 1)
 
 
 @pytest.mark.parametrize(
     ("remedy", "restarted"), [(Remedy.RESTART_ROLE, {"decode"}), (Remedy.RESTART_PAIR, {"prefill", "decode"})]
 )
-def test_a_fatal_line_restarts_before_the_process_has_ended(remedy: Remedy, restarted: set[str]) -> None:
-    world = ready()
+def test_a_fatal_line_of_a_start_restarts_before_the_process_has_ended(remedy: Remedy, restarted: set[str]) -> None:
+    world = Simulation()
+    world.run(5)
     world.starts.clear()
-    world.decode.forced["complaint"] = Complaint(remedy, "its scheduler hit an exception")
-    world.step()
-    assert world.state.name is StateName.RECOVERING
-    world.step()
-    world.decode.forced.clear()
+    world.says(world.decode, remedy, "its scheduler hit an exception")
     world.run(60, StateName.READY)
     assert {name for _, name in world.starts} == restarted
     assert len(world.state.charges) == 1
+
+
+# --- the first cause --------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_scheduler_is_the_cause_and_what_follows_is_not() -> None:
+    world = ready()
+    world.starts.clear()
+    world.decode.forced["lost"] = "its scheduler was ended by SIGKILL"
+    world.step()
+    assert world.state.name is StateName.RECOVERING
+    assert world.state.cause == "decode: its scheduler was ended by SIGKILL"
+    world.step()
+    del world.decode.forced["lost"]
+    for _ in range(40):
+        world.step()
+        assert "its scheduler was ended by SIGKILL" in world.state.reason
+        assert world.state.reason.index("SIGKILL") < 60, "what began it stands first"
+    world.run(60, StateName.READY)
+    assert [name for _, name in world.starts] == ["decode"]
+    assert len(world.state.charges) == 1
+
+
+def test_the_last_word_names_what_began_it() -> None:
+    world = ready()
+    world.decode.forced["lost"] = "its scheduler was ended by SIGSEGV"
+    world.step()
+    world.step()
+    world.decode.forced.clear()
+    world.decode.load_s = None
+    world.decode.life_s = 3.0
+    world.run(300, StateName.FAILED)
+    assert "decode exited with code 3; 3 restart(s) did not help" in world.verdict().cause
+    assert "it began with: decode: its scheduler was ended by SIGSEGV" in world.verdict().cause
+
+
+# --- requests that wait for a half that is gone -----------------------------------------------------------------------
+
+
+def test_what_waits_in_prefill_for_a_dead_decode_is_ended_at_once_and_for_a_while() -> None:
+    world = ready()
+    world.die(world.decode)
+    died = world.now
+    world.step()
+    world.run(60, StateName.READY)
+    times = [at for at, name in world.aborted if name == "prefill"]
+    assert times[0] - died <= 2 * TICK
+    assert LIMITS.abort_window - 1 <= times[-1] - died <= LIMITS.abort_window
+    assert {name for _, name in world.aborted} == {"prefill"}
+    world.run(100)
+    assert times[-1] == [at for at, _ in world.aborted][-1], "never while decode is ready"
+
+
+@pytest.mark.parametrize("load_s", [3.0, 100.0])
+def test_nothing_is_aborted_once_decode_is_ready_nor_long_after_its_death(load_s: float) -> None:
+    world = ready()
+    world.decode.load_s = load_s
+    world.die(world.decode)
+    died = world.now
+    world.run(150, "-")
+    assert max(at for at, _ in world.aborted) <= died + min(load_s, LIMITS.abort_window) + 3 * TICK
+
+
+@pytest.mark.parametrize("dead", ["prefill", "router"])
+def test_what_decode_computes_is_never_ended_for_the_death_of_another(dead: str) -> None:
+    world = ready()
+    world.die(getattr(world, dead))
+    world.run(100)
+    assert not world.aborted
+
+
+def test_nothing_is_aborted_on_a_first_start() -> None:
+    world = ready()
+    assert not world.aborted
 
 
 def test_a_model_that_changed_on_the_disk_is_loaded_by_both() -> None:
@@ -415,7 +774,16 @@ class AnySequence(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["prefill", "decode"]), remedy=st.sampled_from(list(Remedy)))
     def complains(self, name: str, remedy: Remedy) -> None:
-        getattr(self.world, name).forced["complaint"] = Complaint(remedy, "said so")
+        self.world.says(getattr(self.world, name), remedy, "said so", 77)
+
+    @rule(name=st.sampled_from(["prefill", "decode"]))
+    def loses_its_scheduler(self, name: str) -> None:
+        if getattr(self.world, name).up:
+            getattr(self.world, name).forced["lost"] = "its scheduler was ended by SIGKILL"
+
+    @rule(name=st.sampled_from(["prefill", "decode"]), ago=st.floats(0, 1000))
+    def compiles(self, name: str, ago: float) -> None:
+        getattr(self.world, name).compiling = (self.world.now - ago, self.world.now)
 
     @rule(name=st.sampled_from(["prefill", "decode"]))
     def finds_its_gpu_held(self, name: str) -> None:
@@ -466,6 +834,13 @@ class AnySequence(RuleBasedStateMachine):
             assert seen.canary.sent is not None
             assert seen.canary.sent >= newest
             assert not seen.canary.failures
+            assert all(role.health is Answer.YES for role in seen.servers)
+        if state.verdict and state.verdict.code == 77:
+            assert not getattr(world, str(state.verdict.role)).served, "a line of a server that served ended it all"
+        for action in world.actions:
+            if action.act is Act.ABORT:
+                assert action.name == "prefill"
+                assert not world.decode.up or world.observe().servers[1].ready is Answer.NO
         if state.name in SERVING:
             assert all(role.up for role in world.roles)
         if state.name is StateName.SAFE:

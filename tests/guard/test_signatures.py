@@ -70,6 +70,13 @@ def test_fatal_lines(line: str, remedy: Remedy, code: int) -> None:
     assert (meaning.complaint.remedy, meaning.complaint.exit_code) == (remedy, code)
 
 
+def test_a_crashed_child_s_exit_code_is_told() -> None:
+    meaning = TABLE.read_line("[2026-11-29 15:20:11] Subprocess scheduler_0 (pid=7) crashed with exit code -9. Trig")
+    assert meaning
+    assert meaning.complaint
+    assert meaning.complaint.cause == "a child process crashed with exit code -9"
+
+
 @pytest.mark.parametrize("line", BENIGN)
 def test_benign_lines(line: str) -> None:
     meaning = TABLE.read_line(line)
@@ -83,8 +90,34 @@ def test_milestones(line: str, phase: Phase, percent: int | None) -> None:
     assert (meaning.phase, meaning.percent) == (phase, percent)
 
 
-def test_the_lines_of_work() -> None:
-    line = AT + "Prefill batch, #new-seq: 1, #new-token: 8192, #cached-token: 0, token usage: 0.00"
-    meaning = TABLE.read_line(line)
+ESCAPED = AT + 'Scheduler hit an exception: Traceback (most recent call last):\\n  File "x.py", line 1\\n'
+
+
+@pytest.mark.parametrize(
+    ("raised", "remedy", "code"),
+    [
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\\n", EXIT, 1),
+        ("torch.AcceleratorError: CUDA error: no kernel image is available for execution", EXIT, 70),
+        ("ValueError: whatever", ROLE, 1),
+        ("AssertionError\\n", ROLE, 1),
+    ],
+)
+def test_what_was_raised_is_read_of_a_record_that_carries_its_traceback_on_one_line(
+    raised: str, remedy: Remedy, code: int
+) -> None:
+    meaning = TABLE.read_line(ESCAPED + raised)
     assert meaning
-    assert meaning.work
+    assert meaning.complaint
+    assert (meaning.complaint.remedy, meaning.complaint.exit_code) == (remedy, code)
+
+
+def test_a_line_of_work_means_nothing() -> None:
+    """Whether a server works is read from its counters."""
+    assert TABLE.read_line(AT + "Prefill batch, #new-seq: 1, #new-token: 8192, #cached-token: 0") is None
+
+
+@pytest.mark.parametrize(("line", "remedy", "code"), FATAL)
+def test_a_fatal_line_inside_one_escaped_record_is_nothing(line: str, remedy: Remedy, code: int) -> None:
+    """What a client wrote, as the engine's formatter leaves it: one record, one line."""
+    for breaks in ("\\n", "\\r\\n", "\\x0a", "\\u2028"):
+        assert TABLE.read_line(f"[2026-11-29 15:20:11] [http_server] Error: LoRA adapter 'x{breaks}{line}'") is None

@@ -19,7 +19,13 @@ class Limits:
     restart_limit: int = 3
     restart_window: float = 1800.0
     drain_timeout: float = 30.0
-    link_timeout: float = 60.0
+    link_timeout: float = 600.0  # the engine's own clock; prefill's queue and computing run on it
+    first_canary_timeout: float = 60.0  # for the guard's own request after a start, which may meet a compiler
+    canary_timeout: float = 10.0  # for the later ones: they are short, and behind nothing new
+    unready_timeout: float = 30.0  # a server that served says no, a router does not answer, and nothing is computed
+    silent_timeout: float = 60.0  # a server that served does not answer at all, and nothing is computed
+    compile_timeout: float = 900.0  # for compilers that run without a break to count as work
+    abort_window: float = 20.0  # after a death: for what the router sent before it noticed
     router_timeout: float = 15.0  # for the router to list workers that are ready
     plugin_timeout: float = 60.0  # for a plugin to prove itself once every server is ready
     proof_timeout: float = 120.0  # READY without a proof of the path for longer is DEGRADED

@@ -180,7 +180,8 @@ def _env_defaults(settings: Settings, placement: Placement, paths: Paths) -> dic
     wait = str(int(settings.link_timeout))
     env = {
         "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": wait,  # the engine's default is 300 s: a client's wait when
-        "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": wait,  # the other half is gone
+        "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": wait,  # the other half is gone and nobody noticed
+        "SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL": "2",  # decode fails what waits for a dead prefill after two misses
         "SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS": "0",  # else a crashed server lingers for a minute
         "SGLANG_CACHE_DIR": str(paths.cache),
         "SGLANG_JIT_CACHE_DIR": str(paths.cache / "jit"),  # does not follow SGLANG_CACHE_DIR

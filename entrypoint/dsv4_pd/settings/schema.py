@@ -119,12 +119,14 @@ class Settings(BaseModel):
     )
     # lifecycle
     start_timeout: Duration = Field(3600.0, description="Longest time from start to READY.")
-    stall_timeout: Duration = Field(300.0, description="No progress for so long with work waiting means hung.")
+    stall_timeout: Duration = Field(300.0, description="A start without progress for so long is hung.")
     restart_limit: Count = Field(3, description="Restarts within the window before the appliance gives up.")
     restart_window: Duration = Field(1800.0, description="The window of the restart budget.")
     drain_timeout: Duration = Field(30.0, description="How long a stop waits for requests in flight.")
     link_timeout: Duration = Field(
-        60.0, description="How long one half of the pair waits for the other before the request fails."
+        600.0,
+        description="How long one half of the pair waits for the other before the request fails; prefill's queue and "
+        "computing count, so longer than the longest prompt takes.",
     )
     safe_mode: Annotated[Literal["auto", "off", "on"], Word] = Field(
         "auto", description="`auto`: stay up, unhealthy, after repeated failed starts; `off`: always exit."

@@ -20,8 +20,15 @@ class Missing:
 
 
 def ends_missing(seen: Observation) -> bool:
-    """Whether a server is not ready, or the router not running: nothing about the path can be judged yet."""
+    """Whether a server is not ready, or the router not running: nothing about the path can be judged yet, and the
+    router can't be blamed for what it says of them.
+    """
     return not seen.router.up or any(not role.up or role.ready is not Answer.YES for role in seen.servers)
+
+
+def can_serve(role: RoleView) -> bool:
+    """Whether nothing says that it does not serve: it says so itself, or it did and is silent now."""
+    return role.up and (role.ready is Answer.YES or (role.ready is Answer.SILENT and role.served))
 
 
 def unmet(seen: Observation, condemned: frozenset[tuple[str, int]] = frozenset()) -> tuple[Missing, ...]:
@@ -36,7 +43,16 @@ def doubts(seen: Observation, limits: Limits) -> tuple[Missing, ...]:
         found.append(Missing(f"canary: {seen.canary.failure}", strikes=seen.canary.failures))
     if seen.canary.proved is not None and seen.now - seen.canary.proved > limits.proof_timeout:
         found.append(Missing(f"no request has proved the path for {limits.proof_timeout:.0f} s"))
-    return tuple(found)
+    return (*found, *_unwell(seen))
+
+
+def _unwell(seen: Observation) -> Iterator[Missing]:
+    for role in seen.servers:
+        if role.up and role.served and role.health is not Answer.YES:
+            yield Missing(f"{role.name}: its own test generation (/health) {_HEARD[role.health]}", role.name)
+
+
+_HEARD = {Answer.NO: "fails", Answer.SILENT: "is not answered in time"}
 
 
 def unproved_plugins(seen: Observation) -> str:

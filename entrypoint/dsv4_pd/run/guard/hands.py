@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Awaitable, Callable
 
 from dsv4_pd.plan.guard_config import GuardConfig
-from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard import abort, tree
 from dsv4_pd.run.guard.probes import Probes
 from dsv4_pd.run.guard.states import Act, Action
 from dsv4_pd.run.guard.supervisor import IDLE, UNREACHABLE, Supervisor
@@ -27,6 +27,7 @@ class Hands:
             Act.START: self._start,
             Act.KILL: self._kill,
             Act.REGISTER: self._register,
+            Act.ABORT: self._abort,
             Act.STOP_ROUTER: self._stop,
             Act.SHUTDOWN: self._shutdown,
         }
@@ -60,6 +61,7 @@ class Hands:
     async def _kill(self, name: str) -> None:
         watch = self._world.watch(name)
         if watch and watch.pid:
+            watch.on_kill()
             files = await asyncio.to_thread(tree.shared_memory, tree.members(watch.pid))
             watch.shared_memory |= files  # read after the wait: others write it meanwhile
             tree.kill_group(watch.pid)
@@ -71,6 +73,11 @@ class Hands:
         config = self._config
         for stranger in await self._probes.reconcile(config.router_url, config.servers, config.api_key):
             log.warning("router: told to forget %s, a worker that is not ours", stranger)
+
+    async def _abort(self, name: str) -> None:
+        url = next(server.url for server in self._config.servers if server.name == name)
+        await abort.everything(self._probes.client, url)
+        await asyncio.sleep(abort.PAUSE_S)
 
     async def _shutdown(self, _: str) -> None:
         await asyncio.to_thread(self.sweep)

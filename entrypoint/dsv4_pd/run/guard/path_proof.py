@@ -1,4 +1,4 @@
-"""When the path from client to decode was last proved: by canaries, and between them by real traffic."""
+"""When the path from client to decode was last proved: by canaries, and between them by answers to clients."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dsv4_pd.run.guard.states import CanaryView, Observation
 
 STRIKE_S = 3.0  # between a canary that failed and the next: two in a row must not be one hiccup
 RETRY_S = 0.5
+QUEUED_S = 5.0  # the same while answers to clients come through: one more request in their queue proves nothing new
+ASKED_S = 5.0  # between canaries that fatal log lines ask for
 
 
 class PathProof:
@@ -19,35 +21,48 @@ class PathProof:
         self.result: Result | None = None
         self._interval = interval
         self._not_before = 0.0
-        self._own = 0  # requests that the guard itself sent since the last look at the counter
-        self._requests: float | None = None
+        self._sent = 0.0  # the last canary, whatever became of it
+        self._own = 0.0  # canaries that decode has yet to count, if it ever does
+        self._answered: float | None = None
 
     def forget(self) -> None:
         """A process died: nothing is proved any more."""
         self.view, self._not_before = CanaryView(), 0.0
 
-    def on_own_request(self) -> None:
-        """The guard sends a request of its own, which proves nothing when it is counted."""
+    def on_sent(self, now: float) -> None:
+        """A canary flies; when decode counts it, it proves nothing about others."""
         self._own += 1
+        self._sent = now
 
-    def on_requests(self, total: float, now: float) -> None:
-        """Requests that decode finished, beyond our own, refresh a proof; only a canary can give the first one."""
-        before, self._requests = self._requests, total
-        own, self._own = self._own, 0
-        if before is not None and total - before > own and self.view.sent is not None:
-            self.view = CanaryView(self.view.sent, now)
+    def on_first_tokens(self, total: float, now: float) -> None:
+        """Answers that decode began to give, beyond our own, refresh a proof. They never give the first one, and never
+        clear what a canary found.
+        """
+        before, self._answered = self._answered, total
+        if before is None or total < before:  # another decode counts
+            self._own = 0.0
+            return
+        others = total - before - self._own
+        self._own = max(0.0, -others)
+        if others > 0 and self.view.sent is not None:
+            self.view = replace(self.view, proved=now)
 
     def due(self, seen: Observation) -> bool:
-        """Whether a canary is to fly now, over ends that are all ready."""
+        """Whether a canary is to fly now, over ends that can serve: traffic never takes its place."""
         if seen.now < self._not_before:
             return False
         newest = max(role.started for role in seen.roles)
         if self.view.failures or self.view.sent is None or self.view.sent < newest:
             return True
-        return self.view.proved is None or seen.now - self.view.proved >= self._interval
+        return seen.now - self.view.sent >= self._interval or self._asked_for(seen)
+
+    def _asked_for(self, seen: Observation) -> bool:
+        """Whether a server logged a fatal line since the last canary."""
+        logged = any(role.complaint and role.complaint.at > self._sent for role in seen.servers)
+        return logged and seen.now - self._sent >= ASKED_S
 
     def on_landed(self, result: Result, now: float, *, busy: bool) -> None:
-        """A canary came back, or did not; a failure is no strike while others' requests were computed."""
+        """A canary came back, or did not; a failure is no strike while others came through, or all only queue."""
         self.result = result
         if result.passed:
             self.view = CanaryView(result.sent, now)
@@ -56,4 +71,5 @@ class PathProof:
             self._not_before = now + STRIKE_S
         else:
             self.view = replace(self.view, failure=result.failure)
-            self._not_before = now + RETRY_S
+            fresh = self.view.proved is not None and now - self.view.proved < self._interval
+            self._not_before = now + (QUEUED_S if fresh else RETRY_S)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from dsv4_pd.run.guard import endings
 from dsv4_pd.run.guard.listener import Event
 from dsv4_pd.run.guard.supervisor import UNREACHABLE, UP, Supervisor
 from dsv4_pd.run.guard.watch import Watch
@@ -61,7 +62,7 @@ class Processes:
                 watch = self._watches.get(process.name)
                 if watch and watch.differs(process, asked):
                     if watch.pid and process.pid and process.pid != watch.pid:
-                        self._change(watch, watch.on_replaced)
+                        self._change(watch, partial(watch.on_replaced, time.monotonic()))
                     await self._take(Event(process.name, process.state, process.pid))
 
     def _change(self, watch: Watch, change: Callable[[], None]) -> None:
@@ -74,12 +75,12 @@ class Processes:
     def follow_workers(self, watch: Watch, pids: frozenset[int]) -> None:
         """Hear when a child that the server can't do without ends: its main process may serve on for seconds."""
         for pid in pids - watch.workers:
-            _when_ended(pid, partial(self._worker_ended, watch, watch.pid))
+            _when_ended(pid, partial(self._worker_ended, watch, watch.pid, pid, endings.name_of(pid)))
         watch.workers |= pids
 
-    def _worker_ended(self, watch: Watch, main: int) -> None:
+    def _worker_ended(self, watch: Watch, main: int, worker: int, name: str) -> None:
         if watch.pid == main and watch.up:
-            watch.on_lost_worker()
+            watch.on_lost_worker(endings.of_worker(worker, name))
             self._changed(False)
 
     def _follow_pid(self, watch: Watch) -> None:
@@ -87,7 +88,7 @@ class Processes:
         _when_ended(watch.pid, partial(self._ended, watch, watch.pid))
 
     def _ended(self, watch: Watch, pid: int) -> None:
-        watch.on_gone(pid)
+        watch.on_gone(pid, time.monotonic())
         self._changed(False)
 
     async def _how(self, name: str) -> str:

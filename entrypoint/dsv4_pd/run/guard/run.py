@@ -69,6 +69,8 @@ class Guard:
                     known.deaths = deaths  # what `restarts` counts goes on counting
             for name, (pid, stamp) in memory["models"].items():
                 self.world.servers[name].model = (pid, stamp)
+            for name, pid in memory.get("served", {}).items():
+                self.world.servers[name].served_pid = pid  # what it logs decides nothing any more
             return _resumed(memory, now, same_supervisor=memory["supervisord"] == os.getppid()), before
         safe = starts.safe_reason(before, self.config.fingerprint, self.config.safe_mode, self.config.safe_after)
         record = before if safe else before.begin(self.config.fingerprint)
@@ -149,6 +151,7 @@ class Guard:
             "fingerprint": self.config.fingerprint,
             "supervisord": os.getppid(),
             "deaths": {w.name: w.deaths for w in (*self.world.servers.values(), self.world.router)},
+            "served": {name: watch.pid for name, watch in self.world.servers.items() if watch.served},
             "models": {name: watch.model for name, watch in self.world.servers.items()},
             "shared_memory": {name: sorted(watch.shared_memory) for name, watch in self.world.servers.items()},
         }

@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dsv4_pd.run.guard.states import Complaint, Phase, Remedy
 
 # "[2026-11-29 15:20:11 TP0] " or "[2026-11-29 15:20:11] "
 _PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d[^\]]{0,60}\]\s+")
+# A record that carries a traceback on its one line: what was raised stands behind the last escaped line break.
+_TRACEBACK = re.compile(r"Scheduler hit an exception: Traceback .*(?:\\n|\\x0a)(?=[\w.]+(?:Error|Exception)\b)")
+
+
+def message_of(line: str) -> str:
+    """A line without the engine's prefix."""
+    return _PREFIX.sub("", line, count=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +27,6 @@ class Meaning:
 
     phase: Phase | None = None
     percent: int | None = None
-    work: bool = False
     complaint: Complaint | None = None
 
 
@@ -30,9 +36,7 @@ class Signatures:
     def __init__(self, text: str) -> None:
         data = tomllib.loads(text)
         self._rows: list[tuple[re.Pattern[str], Meaning | None]] = [
-            (_pattern(item), _meaning(kind, item))
-            for kind in ("fatal", "work", "milestone")
-            for item in data.get(kind, ())
+            (_pattern(item), _meaning(kind, item)) for kind in ("fatal", "milestone") for item in data.get(kind, ())
         ]
         self._progress = [(re.compile(item["regex"]), Phase(item["phase"])) for item in data.get("progress", ())]
 
@@ -44,10 +48,12 @@ class Signatures:
         'a child failed'
         >>> Signatures(toml).read_line("[2026-11-29 15:20:11] Receive: text='SIGQUIT received.'")
         """
-        message = _PREFIX.sub("", line, count=1)
-        for pattern, meaning in self._rows:
-            if pattern.match(message):
-                return meaning
+        message = message_of(line)
+        raised = _TRACEBACK.sub("", message, count=1)
+        for text in (raised, message) if raised != message else (message,):
+            for pattern, meaning in self._rows:
+                if found := pattern.match(text):
+                    return _filled(meaning, found.groupdict())
         for pattern, phase in self._progress:
             found = pattern.match(message)
             if found:
@@ -62,11 +68,17 @@ def _pattern(item: Mapping[str, Any]) -> re.Pattern[str]:
 def _meaning(kind: str, item: Mapping[str, Any]) -> Meaning | None:
     if kind == "milestone":
         return Meaning(phase=Phase(item["phase"]))
-    if kind == "work":
-        return Meaning(work=True)
     if item["action"] == "ignore":
         return None
     return Meaning(complaint=Complaint(Remedy(item["action"]), item["cause"], item.get("exit_code", 1)))
+
+
+def _filled(meaning: Meaning | None, groups: Mapping[str, str]) -> Meaning | None:
+    """With what the line itself tells in the cause."""
+    if meaning is None or meaning.complaint is None or not groups:
+        return meaning
+    said = meaning.complaint
+    return replace(meaning, complaint=replace(said, cause=said.cause.format(**groups)))
 
 
 def _percent(groups: Mapping[str, str | None]) -> int | None:

@@ -38,11 +38,14 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A fatal line that a server logged."""
+    """A fatal line that a server logged: what it asks for. Before the server served it decides together with a `/ready`
+    that is not YES; afterwards anybody may have made the server log it, so it only explains (see `policy`).
+    """
 
     remedy: Remedy
     cause: str
     exit_code: int = 1
+    at: float = 0.0  # when the guard read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,13 @@ class RoleView:
     ready: Answer
     deaths: int
     started: float  # of this incarnation; 0 before the first
-    progress: float  # last sign of work: tokens, a log line, a read, a compiler, an answered /health
+    progress: float  # last sign of a start that moves: a log line, a read, a compiler
+    served: bool = False  # this incarnation has answered /ready with yes, so clients may have reached it
+    worked: float = 0.0  # last sign of work that no client can forge: tokens moved, its /health was answered
+    compiling: tuple[float, float] | None = None  # first and last look that saw a compiler in its process tree
+    refused: float = 0.0  # when the newest /ready that said no was asked; 0: none did since the last yes
+    ended: float = 0.0  # when its last incarnation ended
+    lost: str = ""  # which child that it can't do without has ended, and how
     phase: Phase = Phase.DOWN
     exit: str = ""  # how the last incarnation ended
     health: Answer = Answer.YES  # NO: its own test generation failed
@@ -69,8 +78,8 @@ class RoleView:
 class CanaryView:
     """The end-to-end request: when the path was last proved, and how often it failed since."""
 
-    sent: float | None = None  # when the last passing request was sent
-    proved: float | None = None  # last proof, by canary or by real traffic
+    sent: float | None = None  # when the last passing canary was sent
+    proved: float | None = None  # last proof: a canary, or answers to clients that came through
     failures: int = 0
     failure: str = ""  # which hop, and how
 
@@ -114,12 +123,14 @@ class State:
     down_since: float  # since when clients are not served, while they are not
     serving_since: float | None = None  # since when they are, while they are
     cause: str = ""  # what the current recovery is for
+    origin: str = ""  # what began it: the first cause since the last READY
     deaths: tuple[tuple[str, int], ...] = ()  # exits that were already dealt with
     condemned: frozenset[tuple[str, int]] = frozenset()  # incarnations that must end
     charges: tuple[float, ...] = ()  # times of the restarts inside the window
     failures: int = 0  # restarts since the last stable READY
     not_before: float = 0.0  # back-off
     settled: float | None = None  # since when every end is up and only the path is unproved
+    quiet: tuple[tuple[str, float], ...] = ()  # which probe has heard no yes since when, of programs that served
     held_since: float | None = None  # since when foreign GPU memory keeps a start waiting
     verdict: Verdict | None = None
 
@@ -130,6 +141,7 @@ class Act(Enum):
     START = "start"
     KILL = "kill"
     REGISTER = "register"  # tell the router about its workers
+    ABORT = "abort"  # end what waits in a server for its other half, which is gone
     STOP_ROUTER = "stop router"  # no new work, finish what runs
     SHUTDOWN = "shutdown"  # leave nothing behind and end supervisord
 

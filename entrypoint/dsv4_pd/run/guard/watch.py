@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 
-from dsv4_pd.run.guard.signatures import Meaning, Signatures
-from dsv4_pd.run.guard.states import Answer, Complaint, Phase, Remedy, RoleView
+from dsv4_pd.run.guard.complaints import alive
+from dsv4_pd.run.guard.signatures import Meaning, Signatures, message_of
+from dsv4_pd.run.guard.states import Answer, Complaint, Phase, RoleView
 from dsv4_pd.run.guard.supervisor import IDLE, UP, Process
 
 _ORDER = list(Phase)
 SURVEY_S = 60.0
 FIRST_LINE = "server_args="  # every start of a server prints it first
+SERVES = "The server is fired up and ready to roll!"
+COMPILE_PAUSE_S = 10.0  # compilers that follow each other within it are one stretch of compiling
+ENDED_BY_US = "ended by the guard, to be started again"
 
 
 class Watch:
@@ -28,6 +33,8 @@ class Watch:
         self.shared_memory: frozenset[str] = frozenset()  # of all its incarnations that were not cleaned up after
         self.model = (0, "")  # process, and the stamp of the model's files as it found them
         self.last_times: dict[str, float] = {}  # phase -> seconds of the last good start
+        self.served_pid = 0  # process that an earlier guard saw serving
+        self.ended = 0.0
         self._signatures = signatures
         self.alive = False
         self._process_state = "STOPPED"
@@ -47,6 +54,11 @@ class Watch:
         self.workers: frozenset[int] = frozenset()
         self.phase_times: dict[str, float] = {}
         self.ready_at: float | None = None
+        self.served = False
+        self.lost = ""
+        self.worked = self.refused = 0.0
+        self.compiling: tuple[float, float] | None = None
+        self._killed = self._compiles = False
         self.counter: float | None = None
         self._sampled = now
         self._moves: deque[float] = deque(maxlen=100)
@@ -65,13 +77,14 @@ class Watch:
             if not self.alive:
                 self._begin(now)
             self.pid = pid or self.pid
+            self.served = self.served or 0 < self.pid == self.served_pid
         elif self.alive:
-            self._end(how)
+            self._end(how, now)
 
-    def on_replaced(self) -> None:
+    def on_replaced(self, now: float) -> None:
         """Its process ended and another began, and neither was seen."""
         if self.alive:
-            self._end("ended unseen")
+            self._end("ended unseen", now)
 
     def differs(self, process: Process, asked: float) -> bool:
         """Whether supervisord's answer to a question asked then shows that an event was missed."""
@@ -83,20 +96,25 @@ class Watch:
         self._reset(now)
         self.alive, self.pid = True, 0
 
-    def _end(self, how: str) -> None:
+    def _end(self, how: str, now: float) -> None:
         self.deaths += 1
-        self.exit = how or "ended"
+        self.exit = ENDED_BY_US if self._killed else how or "ended"
+        self.ended = self.ended if self.gone else now
         self.alive, self.pid, self.phase, self.ready = False, 0, Phase.DOWN, Answer.NO
         self.detail, self.percent = "", None
 
-    def on_gone(self, pid: int) -> None:
+    def on_gone(self, pid: int, now: float) -> None:
         """The kernel says that the process has ended; supervisord will say how."""
-        if pid == self.pid:
-            self.gone = True
+        if pid == self.pid and not self.gone:
+            self.gone, self.ended = True, now
 
-    def on_lost_worker(self) -> None:
-        """A child that it can't do without has ended."""
-        self.complaint = self.complaint or Complaint(Remedy.RESTART_ROLE, "a scheduler or detokenizer process ended")
+    def on_kill(self) -> None:
+        """The guard ends it: how it ends then says nothing about a cause."""
+        self._killed = self._killed or self.up
+
+    def on_lost_worker(self, how: str) -> None:
+        """A child that it can't do without has ended; the first one is the cause of what follows."""
+        self.lost = self.lost or how
 
     def on_lines(self, lines: Iterable[str], now: float) -> None:
         """New lines of its log."""
@@ -111,15 +129,16 @@ class Watch:
     def on_history(self, lines: Iterable[str], now: float) -> None:
         """Lines from before this guard: they tell how far the start is; what they complain of is not news."""
         for line in lines:
-            if FIRST_LINE in line:
-                self.phase, self.percent = Phase.START, None
+            message = message_of(line)
+            if message.startswith(FIRST_LINE):
+                self.phase, self.percent, self.served = Phase.START, None, 0 < self.pid == self.served_pid
+            self.served = self.served or message.startswith(SERVES)  # in case the earlier guard could not tell us
             self.on_lines([line], now)
         self.complaint = None
 
     def _take(self, meaning: Meaning, now: float) -> None:
-        self.complaint = self.complaint or meaning.complaint
-        if meaning.work:
-            self.progress = now
+        if meaning.complaint and (self.complaint is None or (self.served and not alive(self.complaint, now))):
+            self.complaint = replace(meaning.complaint, at=now)  # the first one of an incident tells most
         if meaning.phase and _ORDER.index(meaning.phase) > _ORDER.index(self.phase):
             self._enter(meaning.phase, now)
         if meaning.phase is self.phase and meaning.percent is not None:
@@ -129,23 +148,33 @@ class Watch:
         self.phase, self.percent = phase, None
         self.phase_times[phase.value] = round(now - self.started, 3)
 
-    def on_ready(self, answer: Answer, now: float, detail: str = "") -> None:
-        """What its readiness probe heard."""
+    def on_ready(self, answer: Answer, now: float, detail: str = "", asked: float | None = None) -> None:
+        """What its readiness probe heard to a question asked then."""
         self.ready, self.detail = answer, detail
+        if answer is not Answer.SILENT:
+            self.refused = (now if asked is None else asked) if answer is Answer.NO else 0.0
+        self.served = self.served or (answer is Answer.YES and self.up)
         if answer is Answer.YES and self.ready_at is None and self.up:
-            self.ready_at = self.progress = now
+            self.ready_at = self.worked = now
             self._enter(Phase.READY, now)
 
     def on_health(self, answer: Answer, now: float) -> None:
         """What its own test generation said; a good answer is a sign of work."""
         self.health = answer
         if answer is Answer.YES:
-            self.progress = now
+            self.worked = now
+
+    def on_compilers(self, seen: bool, now: float) -> None:
+        """Whether a compiler runs in its process tree."""
+        self._compiles = seen
+        if seen:
+            began, latest = self.compiling or (now, now)
+            self.compiling = (began if now - latest <= COMPILE_PAUSE_S else now, now)
 
     def on_counter(self, value: float, now: float) -> None:
         """Its token counter. A change that lies wholly between two of our samples is remembered by the first one."""
         if self.counter is not None and value != self.counter:
-            self.progress = now
+            self.worked = now
             self._moves.append(self._sampled)
         self.counter, self._sampled = value, now
 
@@ -180,7 +209,8 @@ class Watch:
         """Where it is, for people."""
         if self.detail:
             return self.detail
-        return f"{self.phase.value} {self.percent} %" if self.percent is not None else self.phase.value
+        here = f"{self.phase.value} {self.percent} %" if self.percent is not None else self.phase.value
+        return f"{here}, a compiler runs" if self._compiles and self.ready_at is None else here
 
     def view(self) -> RoleView:
         """The frozen view that policy reads."""
@@ -192,6 +222,12 @@ class Watch:
             deaths=self.deaths,
             started=self.started,
             progress=self.progress,
+            served=self.served,
+            worked=self.worked,
+            compiling=self.compiling,
+            refused=self.refused,
+            ended=self.ended,
+            lost=self.lost,
             phase=self.phase,
             exit=self.exit,
             health=self.health,

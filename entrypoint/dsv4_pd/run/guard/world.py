@@ -12,7 +12,7 @@ from typing import Any
 from dsv4_pd.plan import model_files
 from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
 from dsv4_pd.run.follow import Follower
-from dsv4_pd.run.guard import canary, plugin_proof, probes, tree
+from dsv4_pd.run.guard import canary, compilers, conditions, excuses, plugin_proof, probes, traffic, tree
 from dsv4_pd.run.guard.gpus import Gpus
 from dsv4_pd.run.guard.path_proof import PathProof
 from dsv4_pd.run.guard.probes import SLOW, Probes
@@ -23,7 +23,6 @@ from dsv4_pd.run.guard.supervisor import Supervisor
 from dsv4_pd.run.guard.watch import Watch
 
 TOKENS = "sglang:realtime_tokens_total"  # moves with every batch, also in the middle of a long prefill
-REQUESTS = "sglang:num_requests_total"
 CAPACITY = "sglang:max_total_num_tokens"
 
 
@@ -39,6 +38,7 @@ class World:
         self.router = Watch("router")
         self.bootstrap = Answer.YES if config.mode == "single" else Answer.NO
         self.path = PathProof(config.canary_interval)
+        self.traffic = traffic.Traffic()
         self.missing_proof: tuple[str, ...] = ()
         self.gpu_lost: str | None = None
         self.gpu_memory: dict[str, Any] = {}
@@ -85,6 +85,7 @@ class World:
                 self._every(quick, self._probe_ready, server),
                 self._every(self.config.metrics_interval, self._metrics, server),
                 self._every(self.config.health_interval, self._probe_health, server),
+                self._every(self.config.metrics_interval, self._compilers, server),
             ]
             if server.bootstrap_url:
                 found.append(self._every(quick, self._probe_bootstrap, server))
@@ -107,12 +108,12 @@ class World:
         watch = self.servers[server.name]
         if not watch.up:
             return
-        pid = watch.pid
+        pid, asked = watch.pid, time.monotonic()
         answer = await self.probes.status(f"{server.url}/ready")
         if watch.pid == pid:
             before = watch.ready
-            detail = "/ready says no" if answer is Answer.NO and watch.ready_at else ""
-            watch.on_ready(answer, time.monotonic(), detail)
+            detail = "/ready says no" if answer is Answer.NO and watch.served else ""
+            watch.on_ready(answer, time.monotonic(), detail, asked)
             if answer is not before:
                 self.wake()
 
@@ -121,14 +122,13 @@ class World:
         if watch.ready_at is None or not watch.up:
             return
         pid = watch.pid
-        self.path.on_own_request()
         answer = await self.probes.status(f"{server.url}/health", SLOW)
         if watch.pid == pid:
             watch.on_health(answer, time.monotonic())
 
     async def _probe_bootstrap(self, server: ServerConfig) -> None:
         before = self.bootstrap
-        up = self.servers[server.name].ready is Answer.YES
+        up = conditions.can_serve(self.servers[server.name].view())
         self.bootstrap = await self.probes.status(f"{server.bootstrap_url}/health") if up else Answer.NO
         if self.bootstrap is not before:
             self.wake()
@@ -136,7 +136,7 @@ class World:
     async def _probe_router(self) -> None:
         if not self.router.up:
             return
-        if any(watch.ready is not Answer.YES for watch in self.servers.values()):
+        if not all(conditions.can_serve(watch.view()) for watch in self.servers.values()):
             # Its answer is known, and it logs each "no" as an error; what it said of other servers counts no more.
             self.router.on_ready(Answer.NO, time.monotonic(), "waits for the servers")
             return
@@ -158,28 +158,39 @@ class World:
         watch.on_counter(values.get(TOKENS, 0.0), time.monotonic())
         watch.kv_tokens = int(values[CAPACITY]) if CAPACITY in values else watch.kv_tokens
         self.link = probes.link_of(values) or self.link
-        if server is self.config.servers[-1]:
-            self.path.on_requests(values.get(REQUESTS, 0.0), time.monotonic())
+        first, last = server is self.config.servers[0], server is self.config.servers[-1]
+        self.traffic.on_sample(server.name, values, time.monotonic(), first=first, last=last)
+        if last:
+            self.path.on_first_tokens(values.get(traffic.CROSSED, 0.0), time.monotonic())
+
+    async def _compilers(self, server: ServerConfig) -> None:
+        watch = self.servers[server.name]
+        if watch.up and watch.pid:
+            pid, found = watch.pid, await asyncio.to_thread(compilers.run, watch.pid)
+            if watch.pid == pid:
+                watch.on_compilers(found, time.monotonic())
 
     # --- the path -----------------------------------------------------------------------------------------------
 
     async def _canary(self) -> None:
         view = self.observe()
-        ends = [role.up and role.ready is Answer.YES for role in view.roles]
-        if not all(ends) or view.bootstrap is not Answer.YES or not self.path.due(view):
+        ends = [conditions.can_serve(role) for role in view.roles]
+        if not all(ends) or view.bootstrap is Answer.NO or not self.path.due(view):
             return
         deaths = [role.deaths for role in view.roles]
-        self.path.on_own_request()
-        result = await canary.fly(self.config, self.probes)
+        self.path.on_sent(time.monotonic())
+        limits, first = self.config.limits, self.path.view.sent is None
+        bound = limits.first_canary_timeout if first else limits.canary_timeout
+        result = await canary.fly(self.config, self.probes, bound)
         if deaths != [role.deaths for role in self.observe().roles]:
             return  # it flew over a pair that is no more
-        self.path.on_landed(result, time.monotonic(), busy=self._busy_since(result.sent))
+        self.path.on_landed(result, time.monotonic(), busy=self._excused(result))
         self.wake()
 
-    def _busy_since(self, sent: float) -> bool:
-        """Whether others' requests were computed all the while; the canary alone moves prefill's counter once."""
-        first, *rest = (watch.moves_since(sent) for watch in self.servers.values())
-        return first >= 2 or any(rest)
+    def _excused(self, result: canary.Result) -> bool:
+        views = [watch.view() for watch in self.servers.values()]
+        moves = next(iter(self.servers.values())).moves_since(result.sent)
+        return excuses.hold(result, views, self.traffic, moves, time.monotonic(), self.config.limits)
 
     # --- slow facts ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,74 @@
+"""Every silence has a timer of its own: what a program that served owes, since when, and for how long it is waited for.
+
+Pure. A clock runs on while a probe hears no yes, whether it hears a no or nothing, and starts anew with each sign of
+work that no client can forge: tokens that move, a canary that came through, a compiler that runs within its own bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsv4_pd.plan.guard_config import Limits
+from dsv4_pd.run.guard import conditions
+from dsv4_pd.run.guard.states import Answer, Observation, RoleView
+
+Clocks = tuple[tuple[str, float], ...]
+
+
+def run(clocks: Clocks, seen: Observation) -> Clocks:
+    """The clocks at this instant: those that still run keep their beginning, the others are dropped."""
+    before = dict(clocks)
+    return tuple((key, before.get(key, seen.now)) for key in _quiet(seen))
+
+
+def _quiet(seen: Observation) -> Iterator[str]:
+    for role in seen.servers:
+        if role.up and role.served:
+            yield from [f"{role.name} /ready"] * (role.ready is not Answer.YES)
+            yield from [f"{role.name} /health"] * (role.health is not Answer.YES)
+    first = seen.servers[0]
+    if first.up and first.served and seen.bootstrap is Answer.SILENT:
+        yield "bootstrap"
+    if seen.router.ready is Answer.SILENT and not conditions.ends_missing(seen):  # it may wait for a silent server
+        yield "router"
+
+
+def last_work(role: RoleView, limits: Limits) -> float:
+    """When the program last showed that it works: tokens that moved, an answered /health, a compiler."""
+    return max(role.worked, compiled(role, limits))
+
+
+def compiled(role: RoleView, limits: Limits) -> float:
+    """When a compiler was last seen in its process tree; 0 for none, and for one that runs beyond its own bound."""
+    began, latest = role.compiling or (0.0, 0.0)
+    return latest if latest - began <= limits.compile_timeout else 0.0
+
+
+def overdue(clocks: Clocks, seen: Observation, limits: Limits) -> Iterator[tuple[str, str]]:
+    """Which program was waited for long enough, and why, most telling first."""
+    since = dict(clocks)
+    through = seen.canary.sent or 0.0
+
+    def late(key: str, bound: float, work: float) -> bool:
+        return key in since and seen.now - max(since[key], work, through) > bound
+
+    for role in seen.servers:
+        work = last_work(role, limits)
+        said_no = role.ready is Answer.NO
+        bound = limits.unready_timeout if said_no else limits.silent_timeout
+        if late(f"{role.name} /ready", bound, work):
+            yield role.name, _cause(role, "/ready says no" if said_no else "/ready does not answer", bound, limits)
+        elif late(f"{role.name} /health", limits.silent_timeout, work):
+            yield role.name, _cause(role, "its own test generation fails", limits.silent_timeout, limits)
+    first = seen.servers[0]
+    if late("bootstrap", limits.silent_timeout, 0.0):
+        yield first.name, f"{first.name}: its bootstrap port has not answered for {limits.silent_timeout:.0f} s"
+    if late("router", limits.unready_timeout, 0.0):
+        yield seen.router.name, f"router: has not answered for {limits.unready_timeout:.0f} s"
+
+
+def _cause(role: RoleView, what: str, bound: float, limits: Limits) -> str:
+    began, latest = role.compiling or (0.0, 0.0)
+    if latest - began > limits.compile_timeout:
+        return f"{role.name}: {what}, and a compiler has run for more than {limits.compile_timeout:.0f} s"
+    return f"{role.name}: {what} for {bound:.0f} s, and nothing is computed"

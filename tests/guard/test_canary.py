@@ -1,0 +1,140 @@
+"""The canary against a router that answers on order: which answers pass, which are strikes, which are neither."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
+from dsv4_pd.run.guard import canary
+from dsv4_pd.run.guard.canary import Result
+from dsv4_pd.run.guard.probes import Probes
+
+from tests.guard.appliance import Appliance
+
+CHOICES = {"choices": [{"text": "x", "finish_reason": "length"}]}
+ABORTED = {"choices": [{"text": "", "finish_reason": "abort"}]}
+
+
+@dataclass
+class Answers:
+    """What each path answers: status and body; seconds before the completion comes."""
+
+    completion: tuple[int, object] = (200, CHOICES)
+    seconds: float = 0.0
+    others: dict[str, tuple[int, object]] = field(default_factory=dict)
+
+
+@contextmanager
+def answering(answers: Answers, folder: Path) -> Iterator[GuardConfig]:
+    """A configuration in which router, servers and bootstrap port are one process that answers as told."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self.say(*answers.others.get(self.path, (200, {"healthy_workers": 2})))
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            time.sleep(answers.seconds)
+            self.say(*answers.completion)
+
+        def say(self, status: int, body: object) -> None:
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    servers = (
+        ServerConfig("prefill", f"{url}/p", "log", bootstrap_url=f"{url}/b"),
+        ServerConfig("decode", f"{url}/d", "log"),
+    )
+    config = Appliance(folder).config
+    try:
+        yield GuardConfig(**{**{name: getattr(config, name) for name in config.__slots__}, "servers": servers,
+                             "router_url": url})  # fmt: skip
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def fly(answers: Answers, folder: Path, bound: float = 5.0) -> Result:
+    async def once(config: GuardConfig) -> Result:
+        probes = Probes(None)
+        try:
+            return await canary.fly(config, probes, bound)
+        finally:
+            await probes.close()
+
+    with answering(answers, folder) as config:
+        return asyncio.run(once(config))
+
+
+def test_an_answer_with_choices_passes(tmp_path: Path) -> None:
+    result = fly(Answers(), tmp_path)
+    assert (result.passed, result.strike, result.queued) == (True, False, False)
+
+
+@pytest.mark.parametrize("status", [408, 429])
+def test_a_full_queue_is_neither_a_pass_nor_a_strike(tmp_path: Path, status: int) -> None:
+    result = fly(Answers((status, {"error": "queue full"})), tmp_path)
+    assert (result.passed, result.strike, result.queued) == (False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("completion", "words"),
+    [
+        ((200, {"error": "x"}), "link from prefill to decode: an answer that did not come to an end"),
+        ((200, ABORTED), "link from prefill to decode: an answer that did not come to an end"),
+        ((200, {"choices": None, "error": "x"}), None),
+        ((200, {"choices": [], "error": "x"}), None),
+        ((500, {"error": "aborted"}), "link from prefill to decode: status 500"),
+        ((503, {"error": "timed out"}), "link from prefill to decode: status 503"),
+        ((502, {"error": {"code": "decode_server_error"}}), "decode: answered an error (502)"),
+        ((502, {"error": {"code": "prefill_server_error"}}), "prefill: answered an error (502)"),
+        ((404, {"error": "no such model"}), "request: refused with 404"),
+    ],
+)
+def test_a_failure_between_ready_ends_is_a_strike_and_names_the_hop(
+    tmp_path: Path, completion: tuple[int, object], words: str | None
+) -> None:
+    result = fly(Answers(completion), tmp_path)
+    assert (result.passed, result.strike, result.unanswered) == (False, True, False)
+    assert words is None or result.failure == words
+
+
+def test_no_answer_within_its_own_bound_is_a_strike(tmp_path: Path) -> None:
+    """However long the halves may wait for each other (DSV4_LINK_TIMEOUT)."""
+    result = fly(Answers(seconds=3), tmp_path, bound=0.5)
+    assert (result.strike, result.unanswered) == (True, True)
+    assert result.failure == "link from prefill to decode: no answer within 0 s"
+    assert result.seconds < 2
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/p/ready", "prefill: /ready says no"),
+        ("/d/ready", "decode: /ready says no"),
+        ("/b/health", "prefill: bootstrap port does not answer"),
+        ("/readiness", "router: "),
+    ],
+)
+def test_an_end_that_says_no_itself_is_named_and_is_no_strike(tmp_path: Path, path: str, words: str) -> None:
+    result = fly(Answers((503, {}), others={path: (503, {})}), tmp_path)
+    assert (result.passed, result.strike) == (False, False)
+    assert result.failure.startswith(words)

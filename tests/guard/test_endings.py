@@ -1,0 +1,113 @@
+"""How a child ended, and whether a compiler runs: read of real processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from dsv4_pd.run.guard import compilers, endings
+from dsv4_pd.run.guard.processes import Processes
+from dsv4_pd.run.guard.watch import Watch
+
+# Set as SGLang does (setproctitle writes both the command line and the kernel's name of the main thread).
+NAMED = "import ctypes, os, sys, time; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); print(flush=True); {}"
+
+
+@contextmanager
+def child(name: str, code: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", NAMED.format(code), name], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout
+        process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def wait(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "number", "words"),
+    [
+        ("sglang::scheduler_TP0", "time.sleep(60)", signal.SIGKILL, "its scheduler was ended by SIGKILL"),
+        ("sglang::scheduler", "time.sleep(60)", signal.SIGSEGV, "its scheduler was ended by SIGSEGV"),
+        ("sglang::detokenizer", "time.sleep(60)", signal.SIGABRT, "its detokenizer was ended by SIGABRT"),
+        ("sglang::scheduler", "os._exit(3)", None, "its scheduler exited with code 3"),
+    ],
+)
+def test_a_dead_child_s_signal_is_named(name: str, code: str, number: signal.Signals | None, words: str) -> None:
+    with child(name, code) as process:
+        found = endings.name_of(process.pid)
+        if number:
+            process.send_signal(number)
+        wait(lambda: zombie(process.pid))
+        assert endings.of_worker(process.pid, found) == words
+
+
+def test_a_child_whose_parent_was_faster_is_named_without_a_signal() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert endings.of_worker(process.pid, "scheduler") == "its scheduler ended"
+    assert endings.name_of(process.pid) == "scheduler or detokenizer"
+
+
+def test_a_lost_scheduler_is_told_with_its_signal() -> None:
+    """From the process's end to the record that policy reads."""
+    watch, told = Watch("decode"), []
+    watch.on_event("RUNNING", 1.0, os.getpid())
+    processes = Processes(None, {"decode": watch}, told.append)  # type: ignore[arg-type]
+    with child("sglang::scheduler", "time.sleep(60)") as process:
+        process.kill()
+        wait(lambda: zombie(process.pid))
+        processes._worker_ended(watch, os.getpid(), process.pid, "scheduler")
+    assert watch.view().lost == "its scheduler was ended by SIGKILL"
+    assert told == [False]
+
+
+def test_a_child_of_an_earlier_process_is_not_lost() -> None:
+    watch = Watch("decode")
+    watch.on_event("RUNNING", 1.0, 7)
+    Processes(None, {"decode": watch}, lambda _: None)._worker_ended(watch, 6, 999, "scheduler")  # type: ignore[arg-type]
+    assert watch.view().lost == ""
+
+
+@pytest.mark.parametrize(("name", "found"), [("cicc", True), ("nvcc", True), ("python3", False), ("ninja", False)])
+def test_a_compiler_is_found_in_the_process_group(tmp_path: Path, name: str, found: bool) -> None:
+    sleeper = shutil.which("sleep")
+    assert sleeper
+    shutil.copy(sleeper, tmp_path / name)  # the kernel names a process by its file
+    shell = subprocess.Popen(["sh", "-c", f"{tmp_path / name} 60; true"], start_new_session=True)
+    try:
+        wait(lambda: len(Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split()) == 1)
+        wait(lambda: compilers.run(shell.pid) is found)
+        assert not compilers.run(os.getpgid(0)) or os.getpgid(0) == shell.pid
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+
+
+def test_a_compiler_that_has_ended_is_none(tmp_path: Path) -> None:
+    program = tmp_path / "cicc"
+    shutil.copy(shutil.which("true") or "/bin/true", program)
+    leader = subprocess.Popen([str(program)], start_new_session=True)
+    wait(lambda: zombie(leader.pid))
+    assert not compilers.run(leader.pid)
+    leader.wait()
