@@ -28,7 +28,7 @@ class Ops:
 
     def live(self) -> dict[str, Any]:
         """The present load."""
-        data = json.loads(self._get("/live"))
+        data = json.loads(self._get("/load"))
         return data if isinstance(data, dict) else {}
 
     def metrics(self) -> str:
