@@ -115,6 +115,7 @@ class HostFacts:
     allowed_cpus: frozenset[int]
     driver_version: str | None = None
     gpu_error: str | None = None  # why no GPU could be read, in NVML's words
+    lost_gpus: tuple[tuple[int, str], ...] = ()  # cards that can't be asked: the driver's index, NVML's words
     allowed_nodes: frozenset[int] | None = None  # memory nodes of the cpuset
     cuda_version: tuple[int, int] | None = None  # newest CUDA that the driver serves
     peer_access: tuple[tuple[str, ...], ...] = ()  # row and column in gpus' order: "ok", "-" or the driver's reason
