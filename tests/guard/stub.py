@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from pathlib import Path
 ROLE, FOLDER, PORT = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 BOOTSTRAP = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 BORN = time.monotonic()
-counts = {"tokens": 0, "requests": 0}
+counts: dict = {"tokens": 0, "requests": 0}
 
 
 def behaviour() -> dict:
@@ -204,6 +205,10 @@ def main() -> None:
             start_new_session=now["child"] == "setsid",
         )
         (FOLDER / f"{ROLE}.child").write_text(str(child.pid))
+    if now.get("shm"):  # a file below /dev/shm, mapped as the engine's queues are
+        with Path(now["shm"]).open("w+b") as file:
+            file.truncate(4096)
+            counts["shm"] = mmap.mmap(file.fileno(), 4096)
     stop = threading.Event()
     threading.Thread(target=follow_orders, args=(stop,), daemon=True).start()
     while time.monotonic() - BORN < behaviour().get("ready_after", 0):

@@ -12,6 +12,7 @@ from dsv4_pd.host import numa
 from dsv4_pd.host.machine import Live
 from dsv4_pd.host.parse import status_list
 from dsv4_pd.host.read import read_facts
+from dsv4_pd.plan import run_mark
 from dsv4_pd.plan.environment import child_environment
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def prove_link(plan: Plan) -> str:
     """
     from dsv4_pd.doctor.link.run import prove
 
-    environ = child_environment(os.environ, plan.paths)
+    environ = child_environment(os.environ, run_mark.current(plan.paths.run))
     report = prove(plan.settings.engine_python, plan.placement, plan.programs, environ, plan.paths.run / "link.json")
     return f"KV link: {report.text()}" if report else ""
 

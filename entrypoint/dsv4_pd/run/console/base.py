@@ -10,10 +10,13 @@ from typing import IO, Any, Self
 from dsv4_pd.plan.boot import Plan
 from dsv4_pd.run.console.banner import banner
 from dsv4_pd.run.console.noise import level, plain, worth_showing
+from dsv4_pd.run.console.outlet import Outlet
 from dsv4_pd.run.follow import Follower
 from dsv4_pd.run.states import SERVING
 from dsv4_pd.run.supervision.daemon import Verdict
 from dsv4_pd.settings.redact import Redactor
+
+_DRAIN_S = 2.0  # for the last lines; a reader that is stuck misses them
 
 
 class Console:
@@ -35,7 +38,8 @@ class Console:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.out.flush()
+        if isinstance(self.out, Outlet):
+            self.out.drain(_DRAIN_S)
 
     def tick(self) -> None:
         """Show whatever is new."""
@@ -74,7 +78,6 @@ class Console:
         for line in verdict.lines:
             self.log_line("last lines", self._redact.line(line))
         self.say(f"exit {verdict.code}: {verdict.cause}")
-        self.out.flush()
 
     def _read_health(self) -> bool:
         try:
@@ -82,7 +85,7 @@ class Console:
             if stamp == self._stamp:
                 return False
             self.health = json.loads(self.plan.paths.health.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return False
         self._stamp = stamp
         return True
