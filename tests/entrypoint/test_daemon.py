@@ -21,6 +21,7 @@ from dsv4_pd.plan.paths import Paths
 from dsv4_pd.run.console.outlet import Outlet
 from dsv4_pd.run.supervision import rpc, sweep
 from dsv4_pd.run.supervision.daemon import Supervisord
+from dsv4_pd.run.supervision.guard_watch import Budget, GuardWatch
 from dsv4_pd.run.supervision.silence import Look, Silence, main_thread
 from dsv4_pd.settings.schema import FOREIGN, names
 
@@ -127,6 +128,7 @@ import os, sys, time
 from pathlib import Path
 from dsv4_pd.plan.paths import Paths
 from dsv4_pd.run.supervision.daemon import Supervisord
+from dsv4_pd.run.supervision.guard_watch import Budget, GuardWatch
 here = Path({str(tmp_path)!r})
 daemon = Supervisord(Paths(run=here / "run", state=here, cache=here, temp=here), os.environ)
 daemon.start()
@@ -203,6 +205,74 @@ def test_the_kernel_tells_how_a_process_is() -> None:
         process.kill()
         process.wait()
     assert main_thread(process.pid) == ("", 0.0)
+
+
+# --- the watch's budget ---------------------------------------------------------------------------------------------
+
+
+class Told:
+    """supervisord as its RPC tells; what is asked of it is noted."""
+
+    def __init__(self) -> None:
+        self.pid, self.state, self.started = 4_100_000, "RUNNING", 0  # above any pid
+
+    def getProcessInfo(self, _: str) -> dict[str, object]:  # noqa: N802
+        return {"pid": self.pid, "statename": self.state}
+
+    def startProcess(self, *_: object) -> None:  # noqa: N802
+        self.started += 1
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    found = Told()
+    monkeypatch.setattr(rpc, "connect", lambda _: found)
+    return found
+
+
+def watched(folder: Path, said: list[str], limit: int = 2) -> GuardWatch:
+    return GuardWatch(folder / "socket", folder / "health.json", Budget(limit, 600.0), said.append)
+
+
+def test_a_guard_that_comes_back_and_dies_again_and_again_ends_the_appliance(told: Told, tmp_path: Path) -> None:
+    """supervisord starts it anew each time and never gives it up."""
+    watch = watched(tmp_path, [])
+    causes = []
+    for number in range(12):
+        told.pid = 4_100_000 + number
+        causes.append(watch.tick(now=3.0 * number))
+    assert causes[:11] == [None] * 11
+    assert causes[11] == "the guard ended 11 times within 300 s"
+
+
+def test_deaths_that_are_far_apart_end_nothing(told: Told, tmp_path: Path) -> None:
+    watch = watched(tmp_path, [])
+    for number in range(50):
+        told.pid = 4_100_000 + number
+        assert watch.tick(now=60.0 * number) is None
+
+
+def test_replacements_are_counted_within_the_window(told: Told, tmp_path: Path) -> None:
+    said: list[str] = []
+    watch = watched(tmp_path, said)
+    told.state, told.pid = "FATAL", 0
+    assert [watch.tick(now) for now in (0.0, 3.0)] == [None, None]
+    assert told.started == len(said) == 2
+    cause = str(watch.tick(6.0))
+    assert "given up by supervisord (FATAL); it was replaced 2 times within 600 s" in cause and told.started == 2
+    assert watch.tick(700.0) is None, "the window has passed"
+    assert told.started == 3
+
+
+def test_a_program_between_two_starts_is_not_given_up(told: Told, tmp_path: Path) -> None:
+    watch = watched(tmp_path, [])
+    for now, state in ((0.0, "EXITED"), (3.0, "RUNNING"), (6.0, "BACKOFF"), (9.0, "EXITED"), (12.0, "STARTING")):
+        told.state = state
+        assert watch.tick(now) is None
+    assert told.started == 0
+    told.state = "EXITED"
+    assert [watch.tick(now) for now in (15.0, 18.0)] == [None, None]
+    assert told.started == 1
 
 
 # --- what was inherited ---------------------------------------------------------------------------------------------

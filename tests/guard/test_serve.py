@@ -84,6 +84,22 @@ def test_a_stopped_guard_is_replaced_and_the_servers_are_left_alone(tmp_path: Pa
         recovers(appliance)
 
 
+def test_a_pause_of_everything_costs_no_guard(tmp_path: Path) -> None:
+    """A frozen container or a suspended machine: the heartbeat is old when it wakes, and nobody could have spoken."""
+    with served(tmp_path) as appliance:
+        appliance.wait_state("READY")
+        guard = appliance.pid("guard")
+        assert appliance.process is not None
+        for pid in (appliance.process.pid, guard):
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(20)
+        for pid in (appliance.process.pid, guard):
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(3)
+        assert appliance.pid("guard") == guard
+        assert "replaced" not in appliance.said()
+
+
 def test_a_guard_that_supervisord_gave_up_is_started_again(tmp_path: Path) -> None:
     """Four ends of a young guard within a second each: supervisord calls it FATAL and leaves it."""
     with served(tmp_path) as appliance:
@@ -215,7 +231,7 @@ def test_an_output_that_nobody_reads_ends_nothing(tmp_path: Path, how: str) -> N
         elif how == "closed":
             os.close(reading)
         start = None if how != "never there" else lambda: os.close(1)
-        appliance.serve(stdout=writing, stderr=(tmp_path / "err").open("wb"), preexec_fn=start)
+        appliance.serve("SILENT_S=4", stdout=writing, stderr=(tmp_path / "err").open("wb"), preexec_fn=start)
         os.close(writing)
         appliance.wait_state("READY")
         old = appliance.pid("guard")
