@@ -13,6 +13,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from dsv4_pd.client.ops import Ops
+from dsv4_pd.errors import ApplianceError
 from dsv4_pd.run.ops import door, page, server
 from dsv4_pd.run.ops.door import Door
 
@@ -92,6 +94,14 @@ NAMES = (
 async def test_the_names_that_operators_and_scrapers_use(port: int, host: str) -> None:
     for path in (*PRIVATE, *OPEN):
         assert (await ask(port, path, host))[0] == 200, path
+
+
+async def test_status_says_by_which_name_to_ask(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **kind: look_up("127.0.0.1", *more, **kind))
+    with pytest.raises(ApplianceError, match="expected an IP address, a name without a dot"):
+        await asyncio.to_thread(Ops(f"http://gpu2.example.org:{port}").status)
+    assert (await asyncio.to_thread(Ops(f"http://gpu1.example.org:{port}").status))["state"] == "READY"
 
 
 async def test_load_keeps_its_old_name_for_a_release(port: int) -> None:

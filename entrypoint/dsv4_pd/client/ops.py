@@ -45,6 +45,8 @@ class Ops:
                 body = answer.read()
         except urllib.error.HTTPError as error:
             body = error.read()
+            if error.code == 421:  # it does not answer to this name, and says to which it does
+                raise ApplianceError(f"{self.url}: {body.decode(errors='replace').strip()}") from error
         except (OSError, ValueError) as error:
             raise ApplianceError(
                 f"no appliance answers at {self.url} ({error}); start one with `dsv4-pd serve`, "
