@@ -151,9 +151,10 @@ def test_a_stopped_supervisord_is_replaced(tmp_path: Path) -> None:
         appliance.wait_state("READY")
         daemon = int((tmp_path / "run/supervisord.pid").read_text())
         os.kill(daemon, signal.SIGSTOP)
-        appliance.wait(lambda: "supervisord has not answered" in appliance.said(), 120)
-        appliance.wait(lambda: int((tmp_path / "run/supervisord.pid").read_text()) != daemon)
+        appliance.wait(lambda: "its programs are ended and started anew" in appliance.said(), 120)
+        appliance.wait(lambda: appliance.state() != "READY", 5)
         appliance.wait_state("READY")
+        assert appliance.starts("decode") == 2
         assert appliance.complete() == 200
 
 

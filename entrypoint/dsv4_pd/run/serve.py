@@ -20,6 +20,8 @@ from dsv4_pd.plan.paths import share_dir
 from dsv4_pd.run import prebuilt
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.console.choose import choose
+from dsv4_pd.run.guard import publish
+from dsv4_pd.run.states import StateName
 from dsv4_pd.run.supervision import inherited, sweep
 from dsv4_pd.run.supervision.daemon import Supervisord, Verdict, read_verdict
 from dsv4_pd.run.supervision.guard_watch import Budget, GuardWatch
@@ -177,8 +179,16 @@ class Foreground:
         words = f" ({self._daemon.last_words})" if self._daemon.last_words else ""
         self._say(f"supervisord died{words}; its programs are ended and started anew")
         sweep.kill(self._plan.paths.run)
+        self._tell_recovering(f"supervisord died{words}")
         self._start()
         return None
+
+    def _tell_recovering(self, cause: str) -> None:
+        """The guard was ended with the rest, maybe before it could say so: no stale READY until the next one speaks."""
+        last = publish.read_json(self._plan.paths.health)
+        if last and last.get("state") != StateName.SAFE:  # SAFE is what the next guard goes on with
+            now = {"state": StateName.RECOVERING.value, "serving": False, "reason": cause}
+            publish.write_json(self._plan.paths.health, last | now)
 
     def _end(self) -> None:
         """Leave nothing: processes, shared memory, files of this run."""
