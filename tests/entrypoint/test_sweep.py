@@ -75,6 +75,21 @@ def test_a_session_from_before_the_boot_is_nobody_of_ours(tmp_path: Path) -> Non
     assert sweep.find(tmp_path) == ()
 
 
+def test_a_session_of_another_pid_namespace_is_nobody_of_ours(tmp_path: Path) -> None:
+    """A container that was started anew: the numbers begin again, the boot is the same."""
+    leader = spawn(None)
+    try:
+        (tmp_path / "a").mkdir()
+        sweep.remember_session(tmp_path / "a", leader.pid)
+        assert sweep.find(tmp_path / "a") == (leader.pid,)
+        path = tmp_path / "a" / sweep.SESSIONS
+        path.write_text(path.read_text().replace("pid:[", "pid:[9"))
+        assert sweep.find(tmp_path / "a") == ()
+    finally:
+        leader.kill()
+        leader.wait()
+
+
 def test_a_note_that_was_cut_short_is_no_session(tmp_path: Path) -> None:
     run_mark.write_lines(tmp_path / sweep.SESSIONS, ["half-a-boot-id"])
     run_mark.write_lines(tmp_path / run_mark.MARKS, [run_mark.boot_id()])

@@ -15,7 +15,7 @@ SESSIONS = "ours/sessions"
 
 
 def remember_session(run: Path, leader: int) -> None:
-    """Note the session of a supervisord that was started for this run folder: `BOOT LEADER STARTED`.
+    """Note the session of a supervisord that was started for this run folder: `BOOT/NAMESPACE LEADER STARTED`.
 
     Overwrites in place, and forgets sessions that nobody is in any more: the file stays within its first block, so a
     run folder that is full by now takes it all the same.
@@ -25,8 +25,8 @@ def remember_session(run: Path, leader: int) -> None:
     kept = {number: start for number, start in _sessions(run).items() if number in alive}
     if leader in people:
         kept[leader] = people[leader].started
-    boot = run_mark.boot_id()
-    run_mark.write_lines(run / SESSIONS, [f"{boot} {number} {start}" for number, start in sorted(kept.items())])
+    here = _here()
+    run_mark.write_lines(run / SESSIONS, [f"{here} {number} {start}" for number, start in sorted(kept.items())])
 
 
 def find(run: Path) -> tuple[int, ...]:
@@ -61,8 +61,15 @@ def _send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
+def _here() -> str:
+    """Where a process number means what it meant: this boot, this PID namespace. A container that was started anew over
+    the same run folder counts from one again.
+    """
+    return f"{run_mark.boot_id()}/{Path('/proc/self/ns/pid').readlink()}"
+
+
 def _sessions(run: Path) -> dict[int, int]:
-    """The sessions noted since this machine booted, leader -> when it started: an older number may be anybody's."""
-    boot = run_mark.boot_id()
-    lines = [words for words in run_mark.read_lines(run / SESSIONS) if len(words) == 3 and words[0] == boot]
+    """The sessions noted here, leader -> when it started."""
+    here = _here()
+    lines = [words for words in run_mark.read_lines(run / SESSIONS) if len(words) == 3 and words[0] == here]
     return {int(number): int(start) for _, number, start in lines if number.isdecimal() and start.isdecimal()}
