@@ -114,6 +114,7 @@ FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
     "clock_skew_s": (lambda f: replace(f, clock_skew_s=-40 * 86400.0), "clock"),
     "units": (lambda f: replace(f, units=(Unit("a.service", "sglang --port 30000", (30000,)),)), "older-deployment"),
     "Unit.ports": (lambda f: replace(f, units=(Unit("b.service", "vllm", ()),)), "older-deployment"),
+    "lost_gpus": (lambda f: replace(f, lost_gpus=((8, "GPU is lost"),)), "gpu-visible"),
     "Gpu.compute_capability": (gpus(lambda g: replace(g, compute_capability=(9, 0))), "gpu-plan"),
     "Gpu.memory_bytes": (gpus(lambda g: replace(g, memory_bytes=32 * GIB)), "gpu-plan"),
     "Gpu.numa_node": (gpus(lambda g: replace(g, numa_node=None, socket=None)), "numa-binding"),
@@ -129,8 +130,6 @@ FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
     "Gpu.processes": (gpus(lambda g: replace(g, processes=(GpuProcess(9, "Xorg", 1),))), "gpu-processes"),
     "PcieLink.width": (link(width=8), "pcie-link"),
     "PcieLink.slot_generation": (link(slot_generation=3), "pcie-link"),
-    "Limits.nofile": (limits(nofile=-1), "open-files"),
-    "Limits.nofile, absurd": (limits(nofile=1 << 30), "open-files"),
     "Limits.nofile_hard": (limits(nofile=1024, nofile_hard=1024), "open-files"),
     "Limits.memlock_bytes": (limits(memlock_bytes=65536), "locked-memory"),
     "Limits.shm_bytes": (limits(shm_bytes=64 << 20), "shared-memory"),
@@ -148,6 +147,7 @@ FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
 # Facts that no check judges, and why.
 UNJUDGED = {
     "cpu_model": "a name",
+    "Limits.nofile": "`serve` sets it within the hard limit",
     "limits": "its fields are",
     "software": "its fields are",
     "virtual_machine": "only explains others",

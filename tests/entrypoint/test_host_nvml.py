@@ -8,10 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dsv4_pd.host import machine
+from dsv4_pd.doctor.base import Verdict
+from dsv4_pd.doctor.checks import gpu_visible
+from dsv4_pd.host import machine, nvml_reader
 from dsv4_pd.host.read import facts_of
 
 SOURCE = Path(__file__).parent / "data" / "nvml_stub.c"
@@ -32,7 +35,7 @@ def ask(library: Path, **env: str) -> dict[str, Any]:
     environ = {**os.environ, "LD_LIBRARY_PATH": str(library), **env}
     command = [sys.executable, "-m", "dsv4_pd.host.nvml"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    answers: dict[str, Any] = json.loads(done.stdout)
+    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answers
 
 
@@ -79,18 +82,78 @@ def test_facts_are_in_bus_order_and_indexes_stay_the_driver_s(library: Path, mon
     assert facts.gpus[1].link.slot_generation == 4 and facts.gpus[1].link.max_generation == 5
 
 
+def test_a_lost_card_does_not_hide_the_other(library: Path) -> None:
+    for how in ("NVML_LOST", "NVML_LOST_LATE"):
+        answers = ask(library, **{how: "0"})
+        assert [(card["index"], card["uuid"]) for card in answers["gpus"]] == [(1, "GPU-2")], how
+        assert answers["error"] is None
+        assert answers["lost"] == [{"index": 0, "error": "GPU is lost"}]
+        assert answers["peer_access"] == [["-"]]
+
+
+def test_a_lost_card_is_said_in_facts_and_by_the_doctor(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = machine.Live()
+    monkeypatch.setattr(live, "nvml", lambda: ask(library, NVML_LOST="1"))
+    facts = facts_of(live)
+    assert [gpu.uuid for gpu in facts.gpus] == ["GPU-1"] and facts.gpu_error is None
+    assert facts.lost_gpus == ((1, "GPU is lost"),)
+    found = gpu_visible.CHECK.run(SimpleNamespace(facts=facts))  # type: ignore[arg-type]
+    assert found.verdict is Verdict.WARN and "GPU 1: GPU is lost" in found.read
+
+
+def test_a_card_that_hangs_is_lost_and_the_other_is_told(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    monkeypatch.setenv("NVML_HANG", "0")
+    answers = nvml_reader.query(seconds=3.0)
+    assert [card["uuid"] for card in answers["gpus"]] == ["GPU-2"]
+    assert answers["lost"] == [{"index": 0, "error": "NVML did not answer within 3 s"}]
+
+
+def test_readings_of_the_planned_cards(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the guard asks again and again: one process, bytes, a card by its UUID."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    reader = nvml_reader.Reader(("--watch", "GPU-1", "GPU-2", "GPU-9"))
+    try:
+        for _ in range(2):
+            assert reader.ask(30.0)["cards"] == {
+                "GPU-1": {"used": 5 << 20, "total": 97887 << 20, "pids": [77, 4242]},
+                "GPU-2": {"used": 2 << 30, "total": 32 << 30, "pids": []},
+                "GPU-9": {"error": "Not Found"},
+            }
+    finally:
+        reader.close()
+
+
+def test_a_reading_that_hangs_names_the_card(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    monkeypatch.setenv("NVML_HANG", "1")
+    reader = nvml_reader.Reader(("--watch", "GPU-1", "GPU-2"))
+    try:
+        with pytest.raises(nvml_reader.Silent) as caught:
+            reader.ask(3.0)
+        assert caught.value.asking == "GPU-2" and not caught.value.stopped
+    finally:
+        reader.close()
+
+
+def fake_python(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(path))
+
+
 def test_reader_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    stuck = tmp_path / "python"
-    stuck.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
-    stuck.chmod(0o755)
-    monkeypatch.setattr(machine, "NVML_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(sys, "executable", str(stuck))
-    assert machine._ask_nvml()["error"] == "NVML did not answer within 0 s"
+    fake_python(tmp_path, "exec sleep 60", monkeypatch)
+    assert nvml_reader.query(0.3)["error"] == "NVML did not answer within 0 s"
 
 
 def test_reader_that_dies_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\necho 'Segmentation fault' >&2\nexit 139\n", encoding="utf-8")
-    broken.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(broken))
-    assert machine._ask_nvml() == {"error": "the NVML reader ended with 139: Segmentation fault", "gpus": []}
+    fake_python(tmp_path, "echo 'Segmentation fault' >&2\nexit 139", monkeypatch)
+    assert nvml_reader.query(10.0) == {"error": "the NVML reader ended with 139: Segmentation fault", "gpus": []}
+
+
+def test_what_a_library_prints_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answer = json.dumps({"error": None, "gpus": []})
+    fake_python(tmp_path, f"echo '{{not json'; echo '[1]'; echo '{answer}'", monkeypatch)
+    assert nvml_reader.query(10.0) == {"error": None, "gpus": []}

@@ -197,3 +197,61 @@ def test_status_shows_what_the_test_found(tmp_path: Path) -> None:
     assert test["ok"] is True and test["transport"] == "cma/memory" and test["gb_per_s"] == 0.7
     (tmp_path / "link.json").write_text("{", encoding="utf-8")
     assert document.link(config, world)["test"] is None  # type: ignore[arg-type]
+
+
+# An end that does what it is told, beside libraries that print: JSON of their own, half of it, bytes that are no text.
+CHATTY = """
+import json, sys
+role = sys.argv[1]
+out = sys.stdout.buffer
+def say(message):
+    out.write(b'{half\\n{"level": "info"}\\n\\xff\\xfe\\n[1]\\n' + json.dumps(message).encode() + b"\\n")
+    out.flush()
+if role == "decode":
+    say({"rank": 0, "metadata": ""}); sys.stdin.readline(); say({"rank": 0, "wrong": 0})
+else:
+    sys.stdin.readline(); say(ANSWER)
+sys.stdin.readline()
+"""
+
+
+def with_agent(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> LinkReport | None:
+    agent = folder / "agent.py"
+    agent.write_text(CHATTY.replace("ANSWER", answer), encoding="utf-8")
+    monkeypatch.setattr(run, "_AGENT", agent)
+    monkeypatch.setattr(run, "_SIZES", {"cpu": (1024, 1, 20.0)})
+    return run.measure(Path(sys.executable), pair_placement(), programs(), OUR_ENV)
+
+
+def test_what_libraries_print_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = with_agent(tmp_path, monkeypatch, '{"rank": 0, "seconds": [0.5]}')
+    assert report is not None and report.error is None and report.pairs[0].wrong_pieces == 0
+
+
+@pytest.mark.parametrize("answer", ['{"rank": 0}', '{"rank": 0, "seconds": []}', '{"rank": 0, "seconds": [0]}'])
+def test_an_answer_without_sense_is_a_named_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    report = with_agent(tmp_path, monkeypatch, answer)
+    assert report is not None and "an answer that makes no sense" in (report.error or "")
+
+
+def test_no_room_for_the_test_s_own_files_is_a_named_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "/tmp/dsv4-link-x")
+
+    monkeypatch.setattr(run.tempfile, "TemporaryDirectory", full)
+    report = run.measure(Path(sys.executable), pair_placement(), programs(), OUR_ENV)
+    assert report is not None
+    assert report.error == "the test could not be carried out: /tmp/dsv4-link-x: No space left on device"
+
+
+def test_a_result_that_cannot_be_written_is_still_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run folder that is full, or gone; corruption ends the start all the same."""
+    nowhere = tmp_path / "none" / "link.json"
+    monkeypatch.setattr(run, "measure", lambda *args: WELL)
+    report = run.prove(Path(sys.executable), pair_placement(), programs(), OUR_ENV, nowhere)
+    assert report is WELL
+    monkeypatch.setattr(run, "measure", lambda *args: replace(WELL, pairs=(Pair(0, 1.0, "cma/memory", 3),)))
+    with pytest.raises(HardwareError):
+        run.prove(Path(sys.executable), pair_placement(), programs(), OUR_ENV, nowhere)

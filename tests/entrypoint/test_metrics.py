@@ -37,7 +37,7 @@ def document(**changes: Any) -> dict[str, Any]:
     roles = {
         "prefill": {"ready": True, "restarts": 0, "phase_times": {"weights": 1.0, "ready": 9.0}, "elapsed_s": 20.0},
         "decode": {"ready": False, "restarts": 2, "kv_capacity_tokens": 16384, "elapsed_s": None,
-                   "gpu_memory": [{"uuid": "GPU-1", "used_gb": 90.5, "total_gb": 102.6}]},
+                   "gpu_memory": [{"uuid": "GPU-1", "used_bytes": 90_512_345_678, "total_bytes": 102_641_958_912}]},
     }  # fmt: skip
     base = {"state": "READY", "serving": True, "since": 90.0, "heartbeat": 100.0, "version": "1", "mode": "pd",
             "profile": "demo-cpu", "model": 'a "quoted" name', "roles": roles,
@@ -85,7 +85,7 @@ def test_own_metrics_use_base_units() -> None:
     assert value(text, "dsv4_state_duration_seconds") == 10
     assert value(text, "dsv4_role_restarts_total", role="decode") == 2
     assert value(text, "dsv4_role_load_seconds", role="prefill", phase="weights") == 8.0
-    assert value(text, "dsv4_gpu_memory_used_bytes", role="decode", gpu="GPU-1") == 90.5e9
+    assert value(text, "dsv4_gpu_memory_used_bytes", role="decode", gpu="GPU-1") == 90_512_345_678
     assert value(text, "dsv4_kv_link_bytes_total") == 2**20  # both ends' histograms, 0.5 MiB each
     assert value(text, "dsv4_kv_link_bytes_per_second") == pytest.approx(4 * 2**30)
     assert value(text, "dsv4_build_info", version="1") == 1

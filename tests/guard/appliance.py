@@ -12,14 +12,17 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import xmlrpc.client
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dsv4_pd.plan import run_mark
 from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
 from dsv4_pd.run.guard import tree
+from dsv4_pd.run.supervision import rpc, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 STUB = Path(__file__).with_name("stub.py")
@@ -66,6 +69,7 @@ class Appliance:
         self.behave("decode")
         self.behave("router", workers=[self.prefill, self.decode], names=["prefill", "decode"])
         self.process: subprocess.Popen[bytes] | None = None
+        self.mark = run_mark.begin(folder / "run")
         self.history: list[tuple[float, str]] = []
 
     def _config(self, limits: Limits) -> GuardConfig:
@@ -171,11 +175,16 @@ stdout_logfile_backups=1
     def start(self) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "supervisor.supervisord", "-c", str(self.folder / "run/supervisord.conf")],
-            env={**os.environ, "PYTHONPATH": str(self.folder / "nvml")},
+            env={**self.environ(), run_mark.RUN_MARK: self.mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,  # as `serve` does
         )
+        sweep.remember_session(self.folder / "run", self.process.pid)
+
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(self.folder / "nvml")}
 
     def health(self) -> dict[str, Any]:
         with suppress(OSError, ValueError):
@@ -211,7 +220,9 @@ stdout_logfile_backups=1
 
     def pid(self, name: str) -> int:
         if name == "guard":
-            return next(iter(tree.owned(self.config.socket, "guard")), 0)
+            with suppress(*rpc.UNREACHABLE, xmlrpc.client.Fault):
+                return int(rpc.connect(Path(self.config.socket)).getProcessInfo("guard")["pid"])
+            return 0
         return self.health()["roles"][name]["pid"]
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
@@ -258,7 +269,7 @@ stdout_logfile_backups=1
         return "\n".join(parts)
 
     def leftovers(self) -> frozenset[int]:
-        return tree.owned(self.config.socket)
+        return frozenset(sweep.find(self.folder / "run"))
 
     def end(self) -> None:
         if self.process and self.process.poll() is None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import mmap
 import os
 import select
 import shutil
@@ -33,7 +34,7 @@ from pathlib import Path
 ROLE, FOLDER, PORT = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 BOOTSTRAP = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 BORN = time.monotonic()
-counts = {"tokens": 0, "requests": 0, "aborted": 0, "first": 0, "failed": 0, "handing": 0}
+counts: dict = {"tokens": 0, "requests": 0, "aborted": 0, "first": 0, "failed": 0, "handing": 0}
 COUNTERS = {
     "requests": "num_requests_total",
     "aborted": "num_aborted_requests_total",
@@ -298,6 +299,10 @@ def main() -> None:
         file.write(f"{os.getpid()}\n")
     if now.get("child"):
         (FOLDER / f"{ROLE}.child").write_text(str(bear(now["child"]).pid))
+    if now.get("shm"):  # a file below /dev/shm, mapped as the engine's queues are
+        with Path(now["shm"]).open("w+b") as file:
+            file.truncate(4096)
+            counts["shm"] = mmap.mmap(file.fileno(), 4096)
     stop = threading.Event()
     threading.Thread(target=follow_orders, args=(stop,), daemon=True).start()
     while time.monotonic() - BORN < behaviour().get("ready_after", 0):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import shutil
+import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from dsv4_pd.run.guard.gpus import Gpus
 from dsv4_pd.run.guard.states import Verdict
 from dsv4_pd.run.ops import server as ops
 from dsv4_pd.run.states import StateName
+from dsv4_pd.run.supervision import family
 
 from tests.guard.appliance import Appliance
 
@@ -86,34 +90,76 @@ def test_proof(tmp_path: Path, records: list[dict[str, Any]], doubt: str | None)
 # --- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-class FakeNvml:
-    """NVML's calls; the real library needs a driver."""
+@pytest.fixture
+def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Says what NVML answers from now on, in the reader's own process."""
+    shutil.copy(Path(__file__).with_name("fake_nvml") / "pynvml.py", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    def __init__(self, used: int = 0, pids: tuple[int, ...] = (), error: str = "") -> None:
-        self.used, self.pids, self.error = used, pids, error
+    def now(**state: Any) -> None:
+        (tmp_path / "nvml.new").write_text(json.dumps({"used": 0, **state}))
+        (tmp_path / "nvml.new").replace(tmp_path / "nvml.json")
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
-        if self.error:
-            raise RuntimeError(self.error)
-        return uuid
-
-    def nvmlDeviceGetMemoryInfo(self, _: str) -> SimpleNamespace:  # noqa: N802
-        return SimpleNamespace(used=self.used, total=97_887 * 2**20)
-
-    def nvmlDeviceGetComputeRunningProcesses(self, _: str) -> list[SimpleNamespace]:  # noqa: N802
-        return [SimpleNamespace(pid=pid) for pid in self.pids]
+    now()
+    return now
 
 
-def test_a_lost_gpu_in_nvmls_words() -> None:
-    assert Gpus(["GPU-1"], FakeNvml()).lost() is None
-    assert "Unknown Error" in str(Gpus(["GPU-1"], FakeNvml(error="Unknown Error")).lost())
-    assert Gpus([], FakeNvml(error="x")).lost() is None, "no GPU in the plan, none to lose"
+async def test_a_lost_gpu_in_nvmls_words(nvml: Callable[..., None]) -> None:
+    gpus = Gpus(["GPU-1", "GPU-2"])
+    await gpus.read()
+    assert gpus.lost() is None
+    nvml(errors={"GPU-2": "GPU is lost"}, used=7)
+    await gpus.read()
+    assert "GPU GPU-2 is lost (NVML: GPU is lost)" in str(gpus.lost())
+    assert [card["uuid"] for card in gpus.memory(["GPU-1", "GPU-2"])] == ["GPU-1"], "the other is still told"
+    gpus.end()
+    nobody = Gpus([])
+    await nobody.read()
+    assert nobody.lost() is None, "no GPU in the plan, none to lose"
 
 
-def test_who_holds_the_memory() -> None:
-    assert Gpus(["GPU-1"], FakeNvml(used=500 * 2**20)).holder(["GPU-1"]) is None
-    assert "process 42" in str(Gpus(["GPU-1"], FakeNvml(40 * 10**9, (42,))).holder(["GPU-1"]))
-    assert "outside this container" in str(Gpus(["GPU-1"], FakeNvml(40 * 10**9)).holder(["GPU-1"]))
+async def test_each_card_is_asked_once_and_bytes_stay_bytes(nvml: Callable[..., None], tmp_path: Path) -> None:
+    gpus = Gpus([f"GPU-{number}" for number in range(8)])
+    nvml(used=123_456_789)
+    await gpus.read()
+    assert (tmp_path / "calls").read_text().split() == [f"GPU-{number}" for number in range(8)]
+    (card,) = gpus.memory(["GPU-3"])
+    assert (card["used_bytes"], card["total_bytes"]) == (123_456_789, 97_887 * 2**20)
+    gpus.end()
+
+
+async def test_a_call_that_hangs_is_a_lost_card_and_not_a_hang(nvml: Callable[..., None]) -> None:
+    gpus = Gpus(["GPU-1", "GPU-2"], deadline=2.0)
+    await gpus.read()
+    nvml(hang=["GPU-2"])
+    await asyncio.wait_for(gpus.read(), 30)
+    assert "GPU GPU-2 is lost (NVML: NVML did not answer within 2 s)" in str(gpus.lost())
+    gpus.end()
+
+
+async def test_a_reader_that_was_killed_or_stopped_says_nothing_of_the_cards(nvml: Callable[..., None]) -> None:
+    gpus = Gpus(["GPU-1"], deadline=2.0)
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        await gpus.read()
+        assert gpus._reader
+        os.kill(gpus._reader._process.pid, number)
+        await asyncio.wait_for(gpus.read(), 30)
+        assert gpus.lost() is None
+        assert gpus.memory(["GPU-1"])
+    gpus.end()
+
+
+async def test_who_holds_the_memory(nvml: Callable[..., None]) -> None:
+    gpus = Gpus(["GPU-1"])
+    for used, pids, words in (
+        (500 * 2**20, [], None),
+        (40 * 10**9, [42], "process 42"),
+        (40 * 10**9, [], "outside this"),
+    ):
+        nvml(used=used, pids=pids)
+        await gpus.read()
+        assert (words in str(gpus.holder(["GPU-1"]))) if words else gpus.holder(["GPU-1"]) is None
+    gpus.end()
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -166,21 +212,31 @@ def test_a_stuck_guard_is_not_live() -> None:
 # --- process trees ---------------------------------------------------------------------------------------------------
 
 
-def test_a_process_that_left_its_group_is_still_ours(tmp_path: Path) -> None:
-    socket = str(tmp_path / "supervisor.sock")
-    marks = {"SUPERVISOR_SERVER_URL": f"unix://{socket}", "SUPERVISOR_PROCESS_NAME": "decode"}
-    stray = subprocess.Popen([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"],
-                             env={**os.environ, **marks}, start_new_session=True, stdout=subprocess.PIPE)  # fmt: skip
-    try:
-        assert stray.stdout
-        stray.stdout.readline()
-        assert tree.owned(socket, "decode") == {stray.pid}
-        assert not tree.owned(socket, "prefill")
-        assert tree.members(stray.pid) == {stray.pid}
-        tree.kill(tree.owned(socket, "decode"))
-        assert stray.wait(5) == -9
-    finally:
-        stray.kill()
+def person(**known: Any) -> family.Process:
+    return family.Process(**{"parent": 1, "group": 1, "session": 1, "started": 1, **known})
+
+
+def test_what_a_dead_program_left_is_found_however_it_hides() -> None:
+    """supervisord (10) leads the session; decode (30, group 30) is down, prefill (20) lives; the guard is 40."""
+    ours = {"mark": "m", "session": 10}
+    people = {
+        1: person(),
+        10: person(group=10, session=10, mark="m"),
+        20: person(parent=10, group=20, program="prefill", **ours),
+        21: person(parent=20, group=21, session=21),  # its scheduler, in a session and a group of its own, no mark
+        22: person(parent=21, group=20, session=10),  # and that one's child
+        31: person(parent=1, group=30, program="decode", **ours),  # decode's, by name
+        32: person(parent=1, group=30, session=10),  # decode's, by its group's death: it wrote over its environment
+        33: person(parent=1, group=33, session=33, mark="m", program="decode"),  # decode's, in another session
+        40: person(parent=10, group=40, program="guard", **ours),
+        50: person(parent=1, group=50, session=50, mark="m"),  # the link test's, which `serve` started
+        60: person(parent=1, group=60, session=60, mark="other", program="decode"),  # another appliance's
+        61: person(parent=1, group=61, session=61, program="decode"),
+    }
+    assert family.leftovers(people, "m", 10, "decode", living={20, 40}) == {31, 32, 33}
+    assert family.leftovers(people, "m", 10, "router", living={20, 40}) == {32}
+    assert family.programs(people, "m", 10, me=40) == {20, 21, 22, 31, 32, 33}
+    assert family.leftovers(people, "", 0, "decode", living={20, 40}) == frozenset(), "without a mark nothing is ours"
 
 
 def test_files_below_dev_shm_are_found_by_who_maps_them_and_removed() -> None:

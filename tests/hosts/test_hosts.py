@@ -81,7 +81,7 @@ def test_plan_is_what_serve_hands_to_supervisord(folder: Path, tmp_path: Path) -
     assert {shown["files"][path] for path in drawn} == {PER_RUN}
     assert all(len(on_disk.pop(path)) > 40 for path in drawn), "a key of its own for each run"
     assert on_disk == {path: text for path, text in shown["files"].items() if path not in drawn}  # byte for byte
-    assert shown["environment"] == dict(plan.environ) == child_environment(plan.environ, plan.paths)
+    assert shown["environment"] == dict(plan.environ) == child_environment(plan.environ, PER_RUN)
 
 
 @pytest.mark.parametrize("folder", HOSTS, ids=lambda path: path.name)

@@ -144,6 +144,6 @@ def test_zz_ctrl_c_leaves_nothing_behind(appliance: Appliance) -> None:
     assert appliance.leftovers() == []
     assert set(Path("/dev/shm").iterdir()) <= shm
     run = appliance.root / "run"
-    assert {path.name for path in run.iterdir()} <= {"lock", "log", "plugins", "tmp"}
+    assert {path.name for path in run.iterdir()} <= {"lock", "log", "ours", "plugins", "tmp"}
     assert not any((run / "tmp").iterdir())
     assert "exit 0" in Path(appliance.log).read_text().splitlines()[-1]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from dsv4_pd.run.guard import tree
+from dsv4_pd.run.supervision import rpc
 from support.appliance import Appliance
 
 pytestmark = [pytest.mark.pair, pytest.mark.slow]
@@ -209,10 +210,10 @@ def test_a_hung_scheduler_is_replaced(appliance: Appliance, role: str) -> None:
 
 def test_the_guard_dies_and_nothing_else_moves(appliance: Appliance) -> None:
     before = {role: appliance.pid(role) for role in ("prefill", "decode", "router")}
-    socket_path = str(appliance.root / "run" / "supervisor.sock")
-    (guard,) = tree.owned(socket_path, "guard")
+    supervisor = rpc.connect(appliance.root / "run" / "supervisor.sock")
+    guard = supervisor.getProcessInfo("guard")["pid"]
     os.kill(guard, signal.SIGKILL)
-    appliance.wait_until(lambda: tree.owned(socket_path, "guard") - {guard} != frozenset(), "a new guard", 20)
+    appliance.wait_until(lambda: supervisor.getProcessInfo("guard")["pid"] not in (0, guard), "a new guard", 20)
     time.sleep(2)
     serves(appliance)
     assert {role: appliance.pid(role) for role in before} == before

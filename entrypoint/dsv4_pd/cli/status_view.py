@@ -20,7 +20,7 @@ _EVENTS = 8
 
 
 def view(status: Mapping[str, Any], readings: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Everything; `readings` are /live documents, oldest first."""
+    """Everything; `readings` are /load documents, oldest first."""
     parts: list[RenderableType] = [progress_table(dict(status))]
     if status.get("state") in SERVING and readings:
         parts.append(Panel(_load(status, readings), title="load", title_align="left", border_style="dim"))

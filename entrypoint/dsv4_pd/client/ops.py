@@ -27,7 +27,7 @@ class Ops:
 
     def live(self) -> dict[str, Any]:
         """The present load."""
-        data = json.loads(self._get("/live"))
+        data = json.loads(self._get("/load"))
         return data if isinstance(data, dict) else {}
 
     def metrics(self) -> str:
@@ -41,7 +41,10 @@ class Ops:
     def _get(self, path: str) -> bytes:
         try:
             with http.client(self.url, 10.0) as client:
-                return client.get(self.url + path).content
+                got = client.get(self.url + path)
+            if got.status_code == 421:  # it does not answer to this name, and says to which it does
+                raise ApplianceError(f"{self.url}: {got.text.strip()}")
+            return got.content
         except (*http.FAILURES, ValueError) as error:
             raise ApplianceError(
                 f"no appliance answers at {self.url} ({error}); start one with `dsv4-pd serve`, "

@@ -7,6 +7,8 @@ from dataclasses import replace
 from dsv4_pd.doctor.base import Check, CheckVerdict, Finding
 from dsv4_pd.doctor.catalogue import CHECKS, Findings, examine
 from dsv4_pd.errors import ApplianceError, HardwareError, Problem, SettingsError, TemporaryError
+from dsv4_pd.plan import run_mark
+from dsv4_pd.plan.environment import child_environment
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.situation import Situation
 
@@ -35,9 +37,8 @@ def prove_link(plan: Plan) -> str:
     """
     from dsv4_pd.doctor.link.run import prove
 
-    report = prove(
-        plan.settings.engine_python, plan.placement, plan.programs, plan.environ, plan.paths.run / "link.json"
-    )
+    environ = child_environment(plan.environ, run_mark.current(plan.paths.run))
+    report = prove(plan.settings.engine_python, plan.placement, plan.programs, environ, plan.paths.run / "link.json")
     return f"KV link: {report.text()}" if report else ""
 
 

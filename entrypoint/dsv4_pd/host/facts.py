@@ -129,6 +129,7 @@ class HostFacts:
     driver_version: str | None = None
     gpu_error: str | None = None  # why no GPU could be read, in NVML's words
     devices_revoked: bool = False  # NVML's "unknown error": the container lost its devices
+    lost_gpus: tuple[tuple[int, str], ...] = ()  # cards that can't be asked: the driver's index, NVML's words
     allowed_nodes: Numbers | None = None  # memory nodes of the cpuset
     cuda_version: tuple[int, int] | None = None  # newest CUDA that the driver serves
     peer_access: tuple[tuple[str, ...], ...] = ()  # row and column in gpus' order: "ok", "-" or the driver's reason

@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from dsv4_pd.host import numa
+from dsv4_pd.host import numa, nvml_reader
 
 CAPTURE_FILE = "machine.json"
-# NVML can hang for ever on a card that fell off the bus; in a process of its own it can't take us along, and its
-# library and device handles don't stay in the supervisor's parent.
-NVML_TIMEOUT_S = 60.0
 _MAX_BYTES = 1 << 20
 _UNRESTRICTED = numa.Permission("membind")  # what is assumed of a machine that nobody asked
 
@@ -96,27 +91,13 @@ class Live:
             return {"error": "NVML answers only for the machine itself", "gpus": []}
         if not any(Path(name).exists() for name in ("/dev/nvidiactl", "/dev/dxg")):
             return {"error": "no NVIDIA device file (/dev/nvidiactl)", "gpus": []}
-        return _ask_nvml()
+        return nvml_reader.query()
 
     def numa(self, node: int) -> numa.Permission:
         return numa.probe(node) if self.here else _UNRESTRICTED
 
     def clock(self) -> float:
         return time.time()
-
-
-def _ask_nvml() -> dict[str, Any]:
-    command = [sys.executable, "-m", "dsv4_pd.host.nvml"]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=NVML_TIMEOUT_S, check=False, text=True)
-    except subprocess.TimeoutExpired:
-        return {"error": f"NVML did not answer within {NVML_TIMEOUT_S:.0f} s", "gpus": []}
-    try:
-        answers: dict[str, Any] = json.loads(done.stdout)
-    except json.JSONDecodeError:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return {"error": f"the NVML reader ended with {done.returncode}: {last}", "gpus": []}
-    return answers
 
 
 class Replay:

@@ -1,7 +1,11 @@
-"""NVML's answers as JSON: `python -m dsv4_pd.host.nvml`, run by `host.machine` in a process of its own.
+"""NVML's answers as JSON, in a process of its own, because a call on a card that fell off the bus can hang forever.
 
-Serial numbers are never asked for. A question that one card can't answer becomes null, so that an old card or a
-vGPU doesn't hide the others.
+    python -m dsv4_pd.host.nvml [--skip INDEX,...]   everything, for `host.machine`
+    python -m dsv4_pd.host.nvml --watch UUID...      one reading of these cards for each line on standard input
+
+Each card is announced (`{"asking": ...}`) before it is asked, so that who waits in vain knows for which. Serial numbers
+are never asked for. A question that one card can't answer becomes null, and a card that can't be asked at all is listed
+as lost: an old card, a vGPU or a dead one does not hide the others.
 """
 
 from __future__ import annotations
@@ -52,9 +56,13 @@ def _nvlinks(handle: Any) -> int | None:
     return active
 
 
+def _memory(handle: Any) -> Any:
+    """The second version keeps the driver's own share apart; the first counts it as used."""
+    return _ask(partial(nv.nvmlDeviceGetMemoryInfo, handle, nv.nvmlMemory_v2)) or nv.nvmlDeviceGetMemoryInfo(handle)
+
+
 def _gpu(index: int, handle: Any) -> dict[str, Any]:
-    # The second version keeps the driver's own share apart; the first counts it as used.
-    memory = _ask(partial(nv.nvmlDeviceGetMemoryInfo, handle, nv.nvmlMemory_v2)) or nv.nvmlDeviceGetMemoryInfo(handle)
+    memory = _memory(handle)
     ecc = _ask(lambda: nv.nvmlDeviceGetEccMode(handle))
     mig = _ask(lambda: nv.nvmlDeviceGetMigMode(handle))
     return {
@@ -92,21 +100,81 @@ def _peers(handles: list[Any]) -> list[list[str]]:
     return [["-" if a is b else pair(a, b) for b in handles] for a in handles]
 
 
-def query() -> dict[str, Any]:
-    """Everything we ask NVML; `error` and `error_code` hold its answer when it can't be asked at all."""
+def query(skip: frozenset[int] = frozenset()) -> dict[str, Any]:
+    """Everything we ask NVML; `error` and `error_code` hold its answer when it can't be asked at all.
+
+    A card whose handle or first facts can't be had is in `lost` ({index, error}), and the others are told; `skip` are
+    cards that hung when they were asked before.
+    """
     try:
         nv.nvmlInit()
-        handles = [nv.nvmlDeviceGetHandleByIndex(i) for i in range(nv.nvmlDeviceGetCount())]
-        return {
-            "error": None,
-            "driver_version": _ask(nv.nvmlSystemGetDriverVersion),
-            "cuda_version": _ask(nv.nvmlSystemGetCudaDriverVersion_v2),
-            "gpus": [_gpu(index, handle) for index, handle in enumerate(handles)],
-            "peer_access": _peers(handles),
-        }
+        count = nv.nvmlDeviceGetCount()
     except nv.NVMLError as error:
         return {"error": str(error), "error_code": error.value, "gpus": []}
+    gpus, handles, lost = [], [], []
+    for index in (index for index in range(count) if index not in skip):
+        _tell({"asking": index})
+        try:
+            handle = nv.nvmlDeviceGetHandleByIndex(index)
+            gpus.append(_gpu(index, handle))
+            handles.append(handle)
+        except nv.NVMLError as error:
+            lost.append({"index": index, "error": str(error), "error_code": error.value})
+    _tell({"asking": None})
+    return {
+        # The only card's words are the machine's: there is nothing else to go by.
+        "error": lost[0]["error"] if lost and not gpus else None,
+        "error_code": lost[0]["error_code"] if lost and not gpus else None,
+        "driver_version": _ask(nv.nvmlSystemGetDriverVersion),
+        "cuda_version": _ask(nv.nvmlSystemGetCudaDriverVersion_v2),
+        "gpus": gpus,
+        "lost": lost,
+        "peer_access": _peers(handles),
+    }
+
+
+def reading(uuids: list[str]) -> dict[str, Any]:
+    """UUID -> {used, total, pids} in bytes, or {error}: what the guard looks at while the appliance runs."""
+    return {uuid: _card(uuid) for uuid in uuids}
+
+
+def _card(uuid: str) -> dict[str, Any]:
+    _tell({"asking": uuid})
+    try:
+        handle = nv.nvmlDeviceGetHandleByUUID(uuid)
+        memory = _memory(handle)
+    except nv.NVMLError as error:
+        return {"error": str(error)}
+    running = _ask(lambda: nv.nvmlDeviceGetComputeRunningProcesses(handle)) or []
+    return {"used": memory.used, "total": memory.total, "pids": sorted(item.pid for item in running)}
+
+
+def watch(uuids: list[str]) -> None:
+    """Answer until standard input ends. A library that can't be loaded says so for every card, and is tried again."""
+    loaded = False
+    for _ in sys.stdin:
+        _tell({"asking": "NVML"})
+        try:
+            if not loaded:
+                nv.nvmlInit()
+                loaded = True
+            _tell({"cards": reading(uuids)})
+        except nv.NVMLError as error:
+            _tell({"cards": {uuid: {"error": str(error)} for uuid in uuids}})
+
+
+def _tell(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def main(argv: list[str]) -> None:
+    """See the module's docstring."""
+    if argv[:1] == ["--watch"]:
+        watch(argv[1:])
+    else:
+        _tell(query(frozenset(int(index) for index in argv[1].split(",")) if argv[:1] == ["--skip"] else frozenset()))
 
 
 if __name__ == "__main__":
-    json.dump(query(), sys.stdout)
+    main(sys.argv[1:])

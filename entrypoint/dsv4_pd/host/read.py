@@ -41,6 +41,7 @@ def facts_of(machine: Machine) -> HostFacts:
         driver_version=answers.get("driver_version"),
         gpu_error=answers.get("error") or (None if gpus else "the driver lists no GPU"),
         devices_revoked=_revoked(answers),
+        lost_gpus=tuple((card["index"], card["error"]) for card in answers.get("lost", [])),
         allowed_nodes=parse.status_list(status, "Mems_allowed_list"),
         cuda_version=None if version is None else (version // 1000, version % 1000 // 10),
         peer_access=_peer_access(answers),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from dsv4_pd.errors import Problem, SettingsError, TemporaryError
+from dsv4_pd.plan import trust
 from dsv4_pd.plan.paths import Paths
 from dsv4_pd.settings.schema import Settings
 
@@ -66,10 +67,10 @@ def free_below(path: Path) -> int | None:
 
 
 def make(paths: Paths) -> None:
-    """Create every folder with mode 0700.
+    """Create every folder with mode 0700, and see that each is ours alone.
 
     Raises:
-        SettingsError: naming each folder that can't be written, or a socket path that is too long.
+        SettingsError: naming each folder that can't be written or belongs to others, or a socket path that is too long.
     """
     named = {"DSV4_RUN_DIR": paths.run, "DSV4_STATE_DIR": paths.state, "DSV4_CACHE_DIR": paths.cache}
     problems = [problem for name, path in named.items() if (problem := _make(name, path))]
@@ -83,15 +84,18 @@ def make(paths: Paths) -> None:
                 "choose a shorter folder",
             )
         )
+    inside = {"DSV4_RUN_DIR": (paths.logs, paths.plugin_records), "DSV4_RUN_DIR or DSV4_CACHE_DIR": (paths.temp,)}
+    if not problems:
+        problems = [wrong for name, folders in inside.items() for path in folders if (wrong := _make(name, path))]
     if problems:
         raise SettingsError(problems)
-    for path in (paths.logs, paths.plugin_records, paths.temp):
-        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _make(name: str, path: Path) -> Problem | None:
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        trust.make(path)
+        if wrong := trust.secure(path):
+            return _not_ours(name, wrong)
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
@@ -102,6 +106,12 @@ def _make(name: str, path: Path) -> Problem | None:
             f"mount a volume or tmpfs there owned by {os.getuid()}:{os.getgid()}, or set {name}",
         )
     return None
+
+
+def _not_ours(name: str, found: str) -> Problem:
+    me = os.geteuid()
+    expected = f"a folder of uid {me} alone (mode 0700, no link on the way below a shared folder)"
+    return Problem(name, found, expected, f"remove it, or `chown -R {me}` and `chmod 700` it, or set {name}")
 
 
 def lock(paths: Paths) -> IO[str]:

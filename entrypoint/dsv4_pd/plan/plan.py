@@ -14,7 +14,7 @@ from dsv4_pd.plan.guard_build import build as build_guard
 from dsv4_pd.plan.paths import Paths
 from dsv4_pd.plan.placement import Placement, place
 from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.programs import ConfigFile, Program, programs
+from dsv4_pd.plan.programs import PER_RUN, ConfigFile, Program, programs
 from dsv4_pd.plan.supervisord_conf import render
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
@@ -50,7 +50,7 @@ def make_plan(settings: Settings, profile: Profile, facts: HostFacts, around: Su
         ConfigFile(around.paths.guard_config, guard.to_json()),
         ConfigFile(around.paths.supervisor_conf, render(started, around.paths)),
     )
-    environ = child_environment(around.environ, around.paths)
+    environ = child_environment(around.environ, PER_RUN)
     return Plan(settings, facts, profile, placement, around.paths, environ, started, known, files)
 
 

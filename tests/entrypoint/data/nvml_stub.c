@@ -3,23 +3,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { OK = 0, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, UNKNOWN = 999 };
+enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, LOST = 15, UNKNOWN = 999 };
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, sub; char bus_id[32]; } Pci;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } Memory2;
 typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } Process;
 
 static int well(void *card) { return card == (void *)1; }
+// The card (an index) that is lost when its handle, or only when its name is asked for; the one whose driver hangs.
+static int is(const char *what, unsigned long index) { const char *at = getenv(what); return at && strtoul(at, 0, 10) == index; }
+static int card_state(void *card) {
+  if (is("NVML_HANG", (unsigned long)card - 1)) for (;;) pause();
+  return is("NVML_LOST_LATE", (unsigned long)card - 1) ? LOST : OK;
+}
 static int sick(void) { const char *mode = getenv("NVML_STUB"); return mode && !strcmp(mode, "unknown"); }
 
 int nvmlInitWithFlags(unsigned flags) { return sick() ? UNKNOWN : OK; }
-const char *nvmlErrorString(int code) { return code == UNKNOWN ? "Unknown Error" : code == NOT_SUPPORTED ? "Not Supported" : "error"; }
+const char *nvmlErrorString(int code) { return code == UNKNOWN ? "Unknown Error" : code == NOT_SUPPORTED ? "Not Supported" : code == LOST ? "GPU is lost" : code == NOT_FOUND ? "Not Found" : "error"; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return OK; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **card) { *card = (void *)(unsigned long)(index + 1); return OK; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **card) { *card = (void *)(unsigned long)(index + 1); return is("NVML_LOST", index) ? LOST : OK; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **card) {
+  unsigned long number = strncmp(uuid, "GPU-", 4) ? 0 : strtoul(uuid + 4, 0, 10);
+  if (number < 1 || number > 2) return NOT_FOUND;
+  *card = (void *)number;
+  return is("NVML_LOST", number - 1) ? LOST : card_state(*card);
+}
 int nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size, "580.95.05"); return OK; }
 int nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = 13000; return OK; }
 int nvmlDeviceGetUUID(void *card, char *text, unsigned size) { snprintf(text, size, "GPU-%d", (int)(long)card); return OK; }
-int nvmlDeviceGetName(void *card, char *text, unsigned size) { snprintf(text, size, "Card %d", (int)(long)card); return OK; }
+int nvmlDeviceGetName(void *card, char *text, unsigned size) { snprintf(text, size, "Card %d", (int)(long)card); return card_state(card); }
 int nvmlDeviceGetPciInfo_v3(void *card, Pci *pci) {
   memset(pci, 0, sizeof *pci);
   // The second card has the lower address: NVML's order is not taken for granted.

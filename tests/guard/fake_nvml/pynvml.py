@@ -1,12 +1,27 @@
-"""NVML for a machine without a driver: answers from the JSON file that stands beside this one in a test's folder."""
+"""NVML for a machine without a driver: answers from the JSON file that stands beside this one in a test's folder.
+
+used, pids: of every card; error: every call fails with these words; errors: {uuid: words} of one card; hang: [uuid].
+The real pynvml against a stub of the driver's library is in tests/entrypoint/test_host_nvml.py.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 STATE = Path(__file__).with_name("nvml.json")
+CALLS = STATE.with_name("calls")
+nvmlMemory_v2 = 0x2000028  # noqa: N816
+
+
+class NVMLError(Exception):
+    pass
+
+
+class NVMLLibraryMismatchError(Exception):
+    pass
 
 
 def _now() -> dict:
@@ -18,12 +33,17 @@ def nvmlInit() -> None:  # noqa: N802
 
 
 def nvmlDeviceGetHandleByUUID(uuid: str) -> str:  # noqa: N802
-    if _now().get("error"):
-        raise RuntimeError(_now()["error"])
+    now = _now()
+    with CALLS.open("a") as file:
+        file.write(f"{uuid}\n")
+    while uuid in _now().get("hang", []):
+        time.sleep(0.1)
+    if words := now.get("errors", {}).get(uuid) or now.get("error"):
+        raise NVMLError(words)
     return uuid
 
 
-def nvmlDeviceGetMemoryInfo(handle: str) -> SimpleNamespace:  # noqa: N802
+def nvmlDeviceGetMemoryInfo(handle: str, version: int = 0) -> SimpleNamespace:  # noqa: N802
     return SimpleNamespace(used=_now()["used"], total=97_887 * 2**20)
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, fail, ok
+from dsv4_pd.doctor.base import Check, Finding, fail, ok, warn
 from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
+    if s.facts.gpus and s.facts.lost_gpus:
+        lost = "; ".join(f"GPU {index}: {words}" for index, words in s.facts.lost_gpus)
+        return warn(
+            f"{len(s.facts.gpus)} GPUs answer, {len(s.facts.lost_gpus)} do not ({lost})",
+            "look for Xid lines in the host's kernel log; `nvidia-smi --gpu-reset` or a reboot may bring it back",
+        )
     if s.facts.gpus:
         return ok(f"{len(s.facts.gpus)} GPUs listed by driver {s.facts.driver_version}")
     words = s.facts.gpu_error or "none listed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import statistics
@@ -20,6 +21,8 @@ from dsv4_pd.plan.programs import Program
 
 _AGENT = Path(__file__).with_name("agent.py")
 _SIZES = {"cuda": (128 << 20, 5, 180.0), "cpu": (16 << 20, 3, 90.0)}  # bytes a pair, timed rounds, seconds in all
+
+_END_S = 5.0
 
 
 class LinkFailure(Exception):
@@ -59,12 +62,17 @@ def measure(
         return None
     sender, receiver = ends(python, placement, programs, environ)
     size, rounds, limit = _SIZES[placement.device]
-    with tempfile.TemporaryDirectory(prefix="dsv4-link-") as folder:
-        try:
-            with Conversation(sender, receiver, placement.device, size, rounds, limit, Path(folder)) as talk:
-                pairs = tuple(talk.pair(rank) for rank in range(len(sender.ranks)))
-        except LinkFailure as error:
-            return LinkReport(placement.device, size, (), str(error))
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="dsv4-link-", ignore_cleanup_errors=True) as folder,
+            Conversation(sender, receiver, placement.device, size, rounds, limit, Path(folder)) as talk,
+        ):
+            pairs = tuple(talk.pair(rank) for rank in range(len(sender.ranks)))
+    except LinkFailure as error:
+        return LinkReport(placement.device, size, (), str(error))
+    except OSError as error:  # no room, no descriptor, no process: nothing of it is the link's
+        where = f"{error.filename}: " if error.filename else ""
+        return LinkReport(placement.device, size, (), f"the test could not be carried out: {where}{error.strerror}")
     return LinkReport(placement.device, size, pairs)
 
 
@@ -96,10 +104,12 @@ class Conversation:
         self._timer.cancel()
         for child in self._children.values():
             child.kill()
-            child.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the driver holds it
+                child.wait(_END_S)
             for pipe in (child.stdin, child.stdout):
                 if pipe:
-                    pipe.close()
+                    with contextlib.suppress(OSError):  # what was never sent is flushed here
+                        pipe.close()
 
     def _start(self, end: End, base: dict[str, Any]) -> subprocess.Popen[str]:
         spec = json.dumps({**base, "ranks": end.ranks})
@@ -114,6 +124,7 @@ class Conversation:
                     env=env,
                     start_new_session=True,  # a terminal's Ctrl-C is for `serve` to handle
                     text=True,
+                    errors="replace",  # libraries print beside us, in whatever encoding
                 )
             except OSError as error:
                 raise LinkFailure(f"{end.python} can't be run: {error.strerror}") from error
@@ -134,22 +145,24 @@ class Conversation:
         received = self._hear("decode")
         for role in ("prefill", "decode"):
             self._say(role, {})
-        rate = self._size / statistics.median(sent["seconds"]) / 1e9
+        try:
+            rate, wrong = self._size / statistics.median(sent["seconds"]) / 1e9, int(received["wrong"])
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+            raise LinkFailure(f"an answer that makes no sense: {sent!r}, {received!r}") from error
         log = self._log("prefill").read_text(encoding="utf-8", errors="replace")
-        return Pair(rank, round(rate, 3), chosen_transport(log), received["wrong"])
+        return Pair(rank, round(rate, 3), chosen_transport(log), wrong)
 
     def _say(self, role: str, message: dict[str, Any]) -> None:
         pipe = self._children[role].stdin
         try:
             _present(pipe).write(json.dumps(message) + "\n")
             _present(pipe).flush()
-        except BrokenPipeError as error:
+        except (OSError, ValueError) as error:  # its end of the pipe is closed
             raise self._failure(role) from error
 
     def _hear(self, role: str) -> dict[str, Any]:
         for line in _present(self._children[role].stdout):
-            if line.startswith("{"):  # libraries may print beside us
-                message: dict[str, Any] = json.loads(line)
+            if message := _message(line):
                 return message
         raise self._failure(role)
 
@@ -160,6 +173,19 @@ class Conversation:
             )
         lines = self._log(role).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return LinkFailure(f"{role}'s end failed: {lines[-1] if lines else 'it said nothing'}")
+
+
+def _message(line: str) -> dict[str, Any]:
+    """A line of the other end, which always names its rank; nothing for what a library printed beside us.
+
+    >>> _message('{"rank": 0, "wrong": 0}'), _message('{"level": "info"}'), _message("{half")
+    ({'rank': 0, 'wrong': 0}, {}, {})
+    """
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and "rank" in found else {}
 
 
 def _present(pipe: IO[str] | None) -> IO[str]:
@@ -181,8 +207,12 @@ def prove(
     if report is None:
         return None
     fresh = result.with_name(result.name + ".new")
-    fresh.write_text(report.to_json(), encoding="utf-8")
-    fresh.replace(result)
+    try:
+        fresh.write_text(report.to_json(), encoding="utf-8")
+        fresh.replace(result)
+    except OSError:  # /status will not show it; the console does
+        with contextlib.suppress(OSError):
+            fresh.unlink()
     if report.corrupt:
         raise HardwareError(
             [

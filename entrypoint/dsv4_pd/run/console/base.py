@@ -12,10 +12,13 @@ from dsv4_pd.plan import open_api
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.banner import banner
 from dsv4_pd.run.console.noise import level, plain, worth_showing
+from dsv4_pd.run.console.outlet import Outlet
 from dsv4_pd.run.follow import Follower
 from dsv4_pd.run.states import SERVING
 from dsv4_pd.run.supervision.daemon import Verdict
 from dsv4_pd.settings.redact import Redactor, known_secrets
+
+_DRAIN_S = 2.0  # for the last lines; a reader that is stuck misses them
 
 
 class Console:
@@ -39,7 +42,8 @@ class Console:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.out.flush()
+        if isinstance(self.out, Outlet):
+            self.out.drain(_DRAIN_S)
 
     def tick(self) -> None:
         """Show whatever is new."""
@@ -78,7 +82,6 @@ class Console:
         for line in verdict.lines:
             self.log_line("last lines", self._redact.line(line))
         self.say(f"exit {verdict.code}: {verdict.cause}")
-        self.out.flush()
 
     def _read_health(self) -> bool:
         try:
@@ -86,7 +89,7 @@ class Console:
             if stamp == self._stamp:
                 return False
             self.health = json.loads(self.plan.paths.health.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return False
         self._stamp = stamp
         return True

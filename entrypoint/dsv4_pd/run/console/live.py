@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from rich.console import Console as Terminal
 from rich.live import Live
@@ -28,11 +28,11 @@ _STYLE = {
 class LiveConsole(Console):
     """A table that redraws in place until READY; log lines are held back until then."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: Plan, out: IO[str] | None = None) -> None:
+        super().__init__(plan, out)
         if self.threshold == "info":
             self.threshold = "warning"  # a line for every batch would push the banner off the screen
-        self._terminal = Terminal(highlight=False)
+        self._terminal = Terminal(file=self.out, highlight=False)
         self._live = Live(console=self._terminal, auto_refresh=False, transient=True)
         self._drawn = 0.0
 
@@ -42,6 +42,7 @@ class LiveConsole(Console):
 
     def __exit__(self, *error: object) -> None:
         self._live.stop()
+        super().__exit__(*error)
 
     def tick(self) -> None:
         """Redraw at most four times a second while starting."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 from collections.abc import Awaitable, Callable
 
 from dsv4_pd.plan.guard_config import GuardConfig
+from dsv4_pd.plan.run_mark import RUN_MARK
 from dsv4_pd.run.guard import abort, tree
 from dsv4_pd.run.guard.probes import Probes
 from dsv4_pd.run.guard.states import Act, Action
 from dsv4_pd.run.guard.supervisor import IDLE, UNREACHABLE, Supervisor
 from dsv4_pd.run.guard.world import World
+from dsv4_pd.run.supervision import family
 
 log = logging.getLogger("guard")
 
@@ -22,6 +25,9 @@ class Hands:
 
     def __init__(self, config: GuardConfig, world: World, supervisor: Supervisor, probes: Probes) -> None:
         self._config, self._world, self._supervisor, self._probes = config, world, supervisor, probes
+        # As `serve` starts it, supervisord leads a session and every process below it carries the run's mark.
+        self._mark = os.environ.get(RUN_MARK, "")
+        self._session = os.getppid() if os.getsid(0) == os.getppid() else 0
         self._busy: dict[Action, asyncio.Task[None]] = {}
         self._acts: dict[Act, Callable[[str], Awaitable[None]]] = {
             Act.START: self._start,
@@ -48,9 +54,12 @@ class Hands:
             self._world.wake()
 
     async def _start(self, name: str) -> None:
-        leftovers = await asyncio.to_thread(tree.owned, self._config.socket, name)
-        if (await self._supervisor.process(name)).state not in IDLE:
-            return  # it runs already, and what was found is itself
+        people = await asyncio.to_thread(family.everyone)  # before the list: whoever is born later is not in it
+        listed = {process.name: process for process in await self._supervisor.processes()}
+        if listed[name].state not in IDLE:
+            return  # it runs already
+        living = {process.pid for process in listed.values() if process.pid}
+        leftovers = family.leftovers(people, self._mark, self._session, name, living)
         if leftovers:
             log.info("%s: ending %d process(es) that the last run left behind", name, len(leftovers))
             tree.kill(leftovers)
@@ -85,8 +94,7 @@ class Hands:
 
     def sweep(self) -> None:
         """Leave nothing behind: escaped processes, the servers' shared memory, their temporary files."""
-        for name in (*self._world.servers, self._world.router.name):
-            tree.kill(tree.owned(self._config.socket, name))
+        tree.kill(family.programs(family.everyone(), self._mark, self._session, os.getpid()))
         for name in self._world.servers:
             self._world.clean_up_after(name)
         shutil.rmtree(self._config.temp_dir, ignore_errors=True)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.run.guard import tree
 from dsv4_pd.run.guard.states import Verdict
 
 
@@ -58,12 +57,6 @@ def read_verdict(path: Path, owner: int) -> Verdict | None:
         return Verdict(data["code"], data["cause"], data.get("role")) if data.get("supervisord") == owner else None
     except (OSError, ValueError, KeyError):
         return None
-
-
-def forget_shared_memory(path: Path) -> None:
-    """Remove what the servers left in /dev/shm, when they were ended without the guard's help."""
-    for paths in read_json(path).get("memory", {}).get("shared_memory", {}).values():
-        tree.unlink(frozenset(paths))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -103,6 +103,7 @@ class Guard:
         finally:
             for task in (*senses, ended, server):
                 task.cancel()
+            self.world.gpus.end()
             await self.probes.close()
             await self.supervisor.close()
         return 0
@@ -191,13 +192,11 @@ class Guard:
     async def _serve_ops(self) -> None:
         try:
             telemetry = Telemetry(self.config, self.document, lambda: self.probes.client)
-            app = ops.application(self.document, telemetry, self.config.about)
+            app = ops.application(self.document, telemetry, self.config.about, self.config.ops_host)
             await ops.serve(app, self.config.ops_host, self.config.ops_port)
         except OSError as error:
             taken = f"port {self.config.ops_port} is taken ({error.strerror}); free it, or set DSV4_OPS_PORT"
             self.world.fault = Verdict(75, taken)
-            return
-        await asyncio.Event().wait()
 
     def _raise_failures(self, tasks: list[asyncio.Task[None]]) -> None:
         """A sense that raised is a defect: end the guard, supervisord starts a new one."""

@@ -1,14 +1,18 @@
-"""Process trees through /proc: whose a process is, whether a tree works, and what it leaves behind."""
+"""Process trees through /proc: who is in one, whether it works, how it is ended."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
+from dsv4_pd.run.supervision import family
+from dsv4_pd.run.supervision import shared_memory as _shared_memory
+
 PROC = Path("/proc")
+pids = family.pids
+shared_memory, unlink = _shared_memory.mapped, _shared_memory.unlink
 WORKERS = (b"sglang::scheduler", b"sglang::detokenizer")
 
 
@@ -20,35 +24,9 @@ def group_of(pid: int) -> int | None:
         return None
 
 
-def pids() -> Iterator[int]:
-    """Every process that is visible."""
-    for entry in os.scandir(PROC):
-        if entry.name.isdecimal():
-            yield int(entry.name)
-
-
 def members(group: int) -> frozenset[int]:
     """The processes of a group."""
     return frozenset(pid for pid in pids() if group_of(pid) == group)
-
-
-def owned(socket: str, name: str = "") -> frozenset[int]:
-    """Processes started by the supervisord at `socket` as program `name` (any when empty), escaped ones included.
-
-    supervisord marks its children's environment, and a child that leaves the process group keeps the mark.
-    """
-    marks = [f"SUPERVISOR_SERVER_URL=unix://{socket}".encode()]
-    marks += [f"SUPERVISOR_PROCESS_NAME={name}".encode()] if name else []
-    mine = os.getuid()
-    found: set[int] = set()
-    for pid in pids():
-        try:
-            if (PROC / str(pid)).stat().st_uid == mine:
-                environment = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-                found.update({pid} if all(mark in environment for mark in marks) else ())
-        except OSError:
-            continue
-    return frozenset(found)
 
 
 def workers(who: frozenset[int]) -> frozenset[int]:
@@ -91,25 +69,3 @@ def kill(who: frozenset[int]) -> None:
             os.kill(pid, signal.SIGKILL)
         except OSError:
             continue
-
-
-def shared_memory(who: frozenset[int], folder: Path = Path("/dev/shm")) -> frozenset[str]:
-    """Files below /dev/shm that these processes have mapped: a process that is killed leaves them there for ever.
-
-    Found by inode, because glibc maps a semaphore under a temporary name and links it to its own afterwards.
-    """
-    inodes: set[int] = set()
-    for pid in who:
-        with contextlib.suppress(OSError):
-            lines = (PROC / str(pid) / "maps").read_text(errors="replace").splitlines()
-            inodes.update(int(line.split(None, 5)[4]) for line in lines if f" {folder}/" in line)
-    if not inodes:
-        return frozenset()
-    return frozenset(entry.path for entry in os.scandir(folder) if entry.inode() in inodes)
-
-
-def unlink(paths: frozenset[str]) -> None:
-    """Remove files of processes that are gone."""
-    for path in paths:
-        with contextlib.suppress(OSError):
-            Path(path).unlink()

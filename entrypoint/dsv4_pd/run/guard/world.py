@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -24,6 +25,7 @@ from dsv4_pd.run.guard.watch import Watch
 
 TOKENS = "sglang:realtime_tokens_total"  # moves with every batch, also in the middle of a long prefill
 CAPACITY = "sglang:max_total_num_tokens"
+log = logging.getLogger("guard")
 
 
 class World:
@@ -48,6 +50,7 @@ class World:
         self.processes = Processes(supervisor, {**self.servers, "router": self.router}, self._on_process)
         self._followers = {server.name: Follower(Path(server.log)) for server in config.servers}
         self._proved: dict[str, int] = {}
+        self._trouble: dict[str, int | None] = {}  # sense -> what keeps it from seeing
 
     def observe(self) -> Observation:
         """The world as it is now."""
@@ -79,6 +82,7 @@ class World:
             self._every(0.25, self._proof),
             self._every(self.config.metrics_interval, self._slow_facts),
             self._every(self.config.metrics_interval, self._model_files),
+            self._every(self.config.metrics_interval, self._gpus),
         ]
         for server in self.config.servers:
             found += [
@@ -93,7 +97,13 @@ class World:
 
     async def _every(self, seconds: float, sense: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         while True:
-            await sense(*args)
+            try:
+                await sense(*args)
+                self._trouble.pop(sense.__name__, None)
+            except OSError as error:  # no descriptor, no memory: a shortage that passes, not a defect of ours
+                if self._trouble.get(sense.__name__) != error.errno:
+                    log.warning("%s: %s; trying again", sense.__name__.strip("_"), error)
+                self._trouble[sense.__name__] = error.errno
             await asyncio.sleep(seconds)
 
     def _on_process(self, died: bool) -> None:
@@ -240,8 +250,9 @@ class World:
         watch, server = self.servers.get(name), next((s for s in self.config.servers if s.name == name), None)
         if watch is None or server is None or not server.gpus:
             return True
-        watch.gpu_holder = await asyncio.to_thread(self.gpus.holder, server.gpus)
-        return watch.gpu_holder is None
+        await self.gpus.read()
+        watch.gpu_holder = self.gpus.holder(server.gpus)
+        return watch.gpu_holder is None and self.gpus.lost() is None
 
     async def _slow_facts(self) -> None:
         for server in self.config.servers:
@@ -253,10 +264,15 @@ class World:
                 watch.shared_memory |= files  # read after the wait: others write it meanwhile
                 if watch.up:
                     self.processes.follow_workers(watch, tree.workers(who))
-            if watch.gpu_holder:
-                await self.gpus_are_free(server.name)
+
+    async def _gpus(self) -> None:
+        """What NVML says of the cards. A loop of its own: the answer may take as long as its deadline."""
+        await self.gpus.read()
+        for server in self.config.servers:
             if server.gpus:
-                self.gpu_memory[server.name] = await asyncio.to_thread(self.gpus.memory, server.gpus)
-        self.gpu_lost = self.gpu_lost or await asyncio.to_thread(self.gpus.lost)
+                self.gpu_memory[server.name] = self.gpus.memory(server.gpus)
+            if self.servers[server.name].gpu_holder:
+                self.servers[server.name].gpu_holder = self.gpus.holder(server.gpus)
+        self.gpu_lost = self.gpu_lost or self.gpus.lost()
         if self.gpu_lost:
             self.wake()

@@ -9,7 +9,7 @@ from typing import Any
 from dsv4_pd.run.ops.exposition import Family, Sample, gauge, samples
 
 STATES = ("BOOTING", "LOADING", "WARMING", "READY", "DEGRADED", "RECOVERING", "SAFE", "FAILED", "STOPPING")
-_MEBI, _GIBI, _GIGA = 2.0**20, 2.0**30, 1e9
+_MEBI, _GIBI = 2.0**20, 2.0**30
 Document = Mapping[str, Any]
 
 
@@ -70,7 +70,7 @@ def _roles(roles: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
         yield gauge(
             f"dsv4_gpu_memory_{key}_bytes",
             text,
-            (({"role": name, "gpu": card["uuid"]}, card[f"{key}_gb"] * _GIGA) for name, card in cards),
+            (({"role": name, "gpu": card["uuid"]}, card[f"{key}_bytes"]) for name, card in cards),
         )
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 
 from dsv4_pd.run.ops import page
+from dsv4_pd.run.ops.door import Door
 from dsv4_pd.run.ops.exposition import CONTENT_TYPE
+from dsv4_pd.run.ops.hosts import answers_to, own_names
 from dsv4_pd.run.ops.telemetry import Telemetry
 from dsv4_pd.run.states import CLOSING, SERVING
 
 Document = dict[str, Any]
 STALE = 5.0  # seconds without a heartbeat
+# What probes and scrapers ask, by whatever name they know us; it tells nothing that a stranger's page could use.
+ANY_NAME = frozenset({"/readyz", "/livez", "/health", "/v1/health/ready", "/v1/health/live", "/metrics"})
+DOOR = web.AppKey("door", Door)
 
 
 def ready_of(document: Document) -> tuple[int, Document]:
@@ -35,8 +41,25 @@ def live_of(document: Document, now: float) -> tuple[int, Document]:
     return (200 if live else 503), {"live": live, "state": document.get("state"), "reason": reason}
 
 
-def application(document: Callable[[], Document], telemetry: Telemetry, about: Mapping[str, Any]) -> web.Application:
+def application(
+    document: Callable[[], Document], telemetry: Telemetry, about: Mapping[str, Any], listens_on: str = ""
+) -> web.Application:
     """The endpoints over whatever `document()` returns."""
+    own = own_names(listens_on)
+    door = Door()
+
+    @web.middleware
+    async def host(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        named = request.headers.get("Host")
+        if request.path in ANY_NAME or answers_to(named, own):
+            return await handler(request)
+        text = (
+            f"Host: found {named!r}, expected an IP address, a name without a dot, or this machine's own name; "
+            "ask by one of these, or let the proxy in front send one\n"
+        )
+        return web.Response(status=421, text=text)
 
     async def ready(_: web.Request) -> web.Response:
         status, body = ready_of(document())
@@ -58,21 +81,30 @@ def application(document: Callable[[], Document], telemetry: Telemetry, about: M
     async def front(_: web.Request) -> web.Response:
         return web.Response(text=page.html(), content_type="text/html", headers=page.HEADERS)
 
-    app = web.Application()
+    app = web.Application(middlewares=[door.middleware, host])
+    app[DOOR] = door
     for path in ("/readyz", "/v1/health/ready", "/health"):
         app.router.add_get(path, ready)
     for path in ("/livez", "/v1/health/live"):
         app.router.add_get(path, live)
     app.router.add_get("/status", status)
-    app.router.add_get("/live", load)
+    for path in ("/load", "/live"):  # the second for one more release: it reads like liveness
+        app.router.add_get(path, load)
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/", front)
     return app
 
 
-async def serve(app: web.Application, host: str, port: int) -> web.AppRunner:
-    """Listen; raises OSError when the port is taken."""
+async def serve(app: web.Application, host: str, port: int) -> None:
+    """Listen until cancelled; raises OSError when the port is taken."""
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, host, port, reuse_address=True).start()
-    return runner
+    server, door = runner.server, app[DOOR]
+    assert server is not None
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(door.guarded(server), host or None, port, reuse_address=True, backlog=128)
+    try:
+        await door.watch()
+    finally:
+        listening.close()
+        await runner.cleanup()

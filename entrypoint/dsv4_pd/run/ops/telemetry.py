@@ -42,7 +42,7 @@ class Telemetry:
         return collect.exposition(self._document(), texts, self._compiles)
 
     async def live(self) -> Document:
-        """The body of /live."""
+        """The body of /load."""
         return live(await self._scrape(), time.time())
 
     async def _scrape(self) -> dict[str, str | None]:

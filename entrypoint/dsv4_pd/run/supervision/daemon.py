@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import xmlrpc.client
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from dsv4_pd.plan import run_mark
 from dsv4_pd.plan.environment import child_environment
 from dsv4_pd.plan.paths import Paths
 from dsv4_pd.run.supervision import rpc, sweep
+
+_TIED = str(Path(__file__).with_name("tied.py"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,9 @@ def read_verdict(path: Path) -> Verdict | None:
     """The guard's verdict, or None while there is none."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        return Verdict(int(data["code"]), str(data["cause"]), tuple(map(str, data.get("lines", ()))))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or cut short on a full disk
         return None
-    return Verdict(int(data["code"]), str(data["cause"]), tuple(data.get("lines", ())))
 
 
 class Supervisord:
@@ -42,7 +47,7 @@ class Supervisord:
 
     def __init__(self, paths: Paths, environ: Mapping[str, str]) -> None:
         self._paths = paths
-        self._environ = child_environment(environ, paths)
+        self._environ = environ
         self._process: subprocess.Popen[bytes] | None = None
         self._said: deque[str] = deque(maxlen=50)
 
@@ -53,10 +58,10 @@ class Supervisord:
         a traceback, and a traceback that can't be printed ends it.
         """
         self._paths.verdict.unlink(missing_ok=True)
-        argv = [sys.executable, "-m", "supervisor.supervisord", "-c", str(self._paths.supervisor_conf)]
+        argv = [sys.executable, _TIED, "supervisor.supervisord", str(os.getpid())]
         self._process = subprocess.Popen(
-            argv,
-            env=self._environ,
+            [*argv, "-c", str(self._paths.supervisor_conf)],
+            env=child_environment(self._environ, run_mark.current(self._paths.run)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -64,7 +69,8 @@ class Supervisord:
         )
         assert self._process.stdout is not None
         threading.Thread(target=_drain, args=(self._process.stdout, self._said), daemon=True).start()
-        sweep.remember_session(self._paths.run, self._process.pid)
+        with contextlib.suppress(OSError):  # a run folder without room: the mark finds most of them
+            sweep.remember_session(self._paths.run, self._process.pid)
 
     @property
     def last_words(self) -> str:
@@ -76,22 +82,36 @@ class Supervisord:
         assert self._process is not None
         return self._process.poll()
 
+    @property
+    def pid(self) -> int:
+        """Its process; 0 before there is one."""
+        return self._process.pid if self._process is not None else 0
+
     def ask_guard_to_stop(self) -> bool:
-        """SIGUSR1 to the guard means: stop the appliance. False when there is no guard to ask."""
+        """SIGUSR1 to the guard means: stop the appliance. False when there is no guard to ask.
+
+        SIGCONT goes with it, and to supervisord first: one that was stopped would never hear.
+        """
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGCONT)
         try:
             pid = int(rpc.connect(self._paths.supervisor_socket).getProcessInfo("guard")["pid"])
-        except Exception:  # any failure of the RPC means the same: nobody there to ask
+            if pid:
+                os.kill(pid, signal.SIGUSR1)
+                os.kill(pid, signal.SIGCONT)
+        except (*rpc.UNREACHABLE, xmlrpc.client.Fault):  # all mean the same: nobody there to ask
             return False
-        if not pid:
-            return False
-        os.kill(pid, signal.SIGUSR1)
-        return True
+        return bool(pid)
 
-    def end_hard(self) -> None:
-        """SIGKILL everything of this run, supervisord first so that it restarts nothing."""
+    def kill(self) -> None:
+        """End supervisord alone, at once; whoever looks at `poll` next starts it anew."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+    def end_hard(self) -> None:
+        """SIGKILL everything of this run, supervisord first so that it restarts nothing."""
+        self.kill()
         sweep.kill(self._paths.run)
 
 
