@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from dsv4_hooks.table import Around, Context, Hook
 from dsv4_hooks.targets import require_fields
 
@@ -22,7 +24,13 @@ REQUEST = "sglang.srt.managers.io_struct.GenerateReqInput"
 FIELDS = ("text", "input_ids", "sampling_params", "top_logprobs_num", "logprob_start_len", "rid", "bootstrap_room")
 
 
-def _load(context: Context) -> Around:
+def _table(
+    parameters: Mapping[str, tuple[str, ...]], load: Callable[[Context], Around], required: tuple[str, ...] = ()
+) -> tuple[Hook, ...]:
+    return tuple(Hook(target, target, names, load, target in required) for target, names in parameters.items())
+
+
+def _of_requests(context: Context) -> Around:
     """hooks.py imports the engine, so it is imported once the targets have passed."""
     from dsv4_gate import hooks
 
@@ -30,9 +38,7 @@ def _load(context: Context) -> Around:
 
 
 # warm-up makes a call of GENERATE, so that is the one that READY waits for
-HOOKS = tuple(
-    Hook(target, target, parameters, _load, required=target == GENERATE) for target, parameters in PARAMETERS.items()
-)
+HOOKS = _table(PARAMETERS, _of_requests, required=(GENERATE,))
 
 
 def check_request(fields: tuple[str, ...]) -> None:
