@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from dsv4_hooks.table import Around, Context, Hook
 from dsv4_hooks.targets import require_fields
 
@@ -34,14 +36,20 @@ FIELDS = ("text", "input_ids", "sampling_params", "top_logprobs_num", "logprob_s
           "token_ids_logprob", "lora_path")  # fmt: skip
 
 
-def _load(context: Context) -> Around:
+def _table(
+    parameters: Mapping[str, tuple[str, ...]], load: Callable[[Context], Around], required: tuple[str, ...] = ()
+) -> tuple[Hook, ...]:
+    return tuple(Hook(target, target, names, load, target in required) for target, names in parameters.items())
+
+
+def _of_requests(context: Context) -> Around:
     """hooks.py imports the engine, so it is imported once the targets have passed."""
     from dsv4_gate import hooks
 
     return hooks.AROUND[context.name]
 
 
-def _load_scheduler(context: Context) -> Around:
+def _of_scheduler(context: Context) -> Around:
     """scheduler.py likewise; one meter for all of its hooks."""
     from dsv4_gate import scheduler
 
@@ -49,11 +57,9 @@ def _load_scheduler(context: Context) -> Around:
 
 
 # warm-up makes a call of GENERATE, so that is the one that READY waits for
-HOOKS = tuple(
-    Hook(target, target, parameters, _load, required=target == GENERATE) for target, parameters in PARAMETERS.items()
-)
+HOOKS = _table(PARAMETERS, _of_requests, required=(GENERATE,))
 # nothing here is called before a request with a grammar, so nothing is required to be active before READY
-SCHEDULER_HOOKS = tuple(Hook(target, target, parameters, _load_scheduler) for target, parameters in SCHEDULER.items())
+SCHEDULER_HOOKS = _table(SCHEDULER, _of_scheduler)
 
 
 def check_request(fields: tuple[str, ...]) -> None:

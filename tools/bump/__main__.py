@@ -24,7 +24,7 @@ from bump.checks import Finding, Verdict
 from bump.source import Sources
 
 PINNED = Path(__file__).with_name("pinned.json")
-HOOKS = (*gate.HOOKS, *kernels.HOOKS)
+HOOKS = (*gate.HOOKS, *gate.SCHEDULER_HOOKS, *kernels.HOOKS)
 # start of a signature -> who writes it: none of these stands in SGLang's own Python files
 OUTSIDE = {
     "CUDA error: ": "the CUDA runtime, through torch",
