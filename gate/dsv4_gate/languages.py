@@ -59,7 +59,7 @@ def problem(grammar: Grammar) -> str | None:
     order = children_first(used, (grammar.root,))
     rules, facts = _facts(grammar, inside, order)
     if not rules[grammar.root].finite:
-        return "no finite text fits: it refers to itself without an end"
+        return "no finite text fits: it refers to itself without an end, or asks for what cannot be"
     knot = cycles(used)
     for rule in sorted(order):
         if reason := _ambiguous(grammar, rule, inside[rule], rules, facts, knot):
