@@ -16,6 +16,7 @@ from dsv4_gate.answers import plain_words
 from dsv4_gate.bodies import body_refusal, worth_a_look
 from dsv4_gate.sizes import most_body
 
+MOST_DROPPED = 1 << 26  # bytes of a body that is too large
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -74,19 +75,22 @@ def declared(scope: Message) -> int:
 
 
 async def whole_body(receive: Receive, length: int, most: int) -> bytes | None:
-    """The body, or None as soon as it is known to be larger than `most` bytes."""
-    if length > most:
-        return None
+    """The body, or None where it is larger than `most` bytes.
+
+    The rest of it is read and dropped, up to a bound: a router that is still sending would take the answer for a reset.
+    """
     chunks, size, more = [], 0, True
-    while more:
+    while more and max(size, length) <= MOST_DROPPED:
         message = await receive()
         if message["type"] != "http.request":  # the client has gone
             break
-        chunks.append(message.get("body", b""))
-        size, more = size + len(chunks[-1]), message.get("more_body", False)
-        if size > most:
-            return None
-    return b"".join(chunks)
+        chunk = message.get("body", b"")
+        size, more = size + len(chunk), message.get("more_body", False)
+        if max(size, length) > most:
+            chunks.clear()
+        else:
+            chunks.append(chunk)
+    return None if max(size, length) > most else b"".join(chunks)
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
