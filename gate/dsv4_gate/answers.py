@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 MOST_WORDS = 2000  # characters of one message; pydantic repeats the whole input of a field otherwise
@@ -14,6 +15,7 @@ _SOURCE = re.compile(r"(?:\[\d\d:\d\d:\d\d\] )?(?:/[\w.+-]+)+\.(?:py|pyi|pyx|so|
 _MODULE = re.compile(
     r"\b(?:sglang|dsv4_gate|xgrammar|pydantic(?:_core)?|fastapi|starlette|transformers)(?:\.\w+)+\b:? ?"
 )
+_FIELD = re.compile(r"(?!(?:str|int|float|bool|none|dict|list|tuple)$)[a-z_$][a-z0-9_$]{0,60}")
 _OBJECT = re.compile(r"<[\w.]+ object at 0x[0-9a-f]+>")
 
 
@@ -39,6 +41,17 @@ def validation_words(errors: list[dict[str, Any]]) -> str:
     """
     seen: dict[str, None] = {}
     for error in errors[:20]:
-        place = ".".join(str(part) for part in error.get("loc", ()) if part != "body")
-        seen.setdefault(f"{place}: {error.get('msg', '')}" if place else str(error.get("msg", "")))
+        if "instance" not in str(error.get("type", "")):  # the engine's own classes, beside what JSON may hold
+            place = _place(error.get("loc", ()))
+            seen.setdefault(f"{place}: {error.get('msg', '')}" if place else str(error.get("msg", "")))
     return plain_words("; ".join(seen)) or "the request is not valid"
+
+
+def _place(parts: Iterable[Any]) -> str:
+    """Names and numbers of fields; which of the engine's types was tried is its own business.
+
+    >>> _place(("body", "messages", 0, "function-after[check(), Param]", "role")), _place(("body", 1))
+    ('messages.0.role', '')
+    """
+    named = [part for part in parts if part != "body" and (isinstance(part, int) or _FIELD.fullmatch(str(part)))]
+    return ".".join(map(str, named)) if any(isinstance(part, str) for part in named) else ""

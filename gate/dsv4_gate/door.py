@@ -16,11 +16,11 @@ from dsv4_gate.answers import plain_words
 from dsv4_gate.bodies import body_refusal, worth_a_look
 from dsv4_gate.sizes import most_body
 
+MOST_DROPPED = 1 << 26  # bytes of a body that is too large
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
-ANTHROPIC = {400: "invalid_request_error", 413: "request_too_large"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Door:
         body = await whole_body(receive, declared(scope), most_body(bounds.context_length))
         if body is None:
             reason = f"the request is larger than {most_body(bounds.context_length)} bytes"
-            return await answer(send, scope["path"], 413, reason)
+            return await answer(send, scope["path"], 400, reason, unread=True)
         if refused := await _judged(body, bounds):
             return await answer(send, scope["path"], 400, refused)
         return await self.app(scope, replay(body, receive), send)
@@ -75,19 +75,22 @@ def declared(scope: Message) -> int:
 
 
 async def whole_body(receive: Receive, length: int, most: int) -> bytes | None:
-    """The body, or None as soon as it is known to be larger than `most` bytes."""
-    if length > most:
-        return None
+    """The body, or None where it is larger than `most` bytes.
+
+    The rest of it is read and dropped, up to a bound: a router that is still sending would take the answer for a reset.
+    """
     chunks, size, more = [], 0, True
-    while more:
+    while more and max(size, length) <= MOST_DROPPED:
         message = await receive()
         if message["type"] != "http.request":  # the client has gone
             break
-        chunks.append(message.get("body", b""))
-        size, more = size + len(chunks[-1]), message.get("more_body", False)
-        if size > most:
-            return None
-    return b"".join(chunks)
+        chunk = message.get("body", b"")
+        size, more = size + len(chunk), message.get("more_body", False)
+        if max(size, length) > most:
+            chunks.clear()
+        else:
+            chunks.append(chunk)
+    return None if max(size, length) > most else b"".join(chunks)
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
@@ -104,12 +107,12 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return first_the_body
 
 
-async def answer(send: Send, path: str, status: int, reason: str) -> None:
-    """An error in the form that the engine has on this path."""
+async def answer(send: Send, path: str, status: int, reason: str, *, unread: bool = False) -> None:
+    """An error in the form that the engine has on this path. A router makes a 500 of any status but 400 and 404."""
     content = json.dumps(error_body(path, status, reason)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
-    if status == 413:
-        headers.append((b"connection", b"close"))  # the rest of the body is not read
+    if unread:
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 
@@ -123,7 +126,7 @@ def error_body(path: str, status: int, reason: str) -> dict[str, Any]:
     'BadRequest'
     """
     if path.startswith("/v1/messages"):
-        return {"type": "error", "error": {"type": ANTHROPIC[status], "message": reason}}
+        return {"type": "error", "error": {"type": "invalid_request_error", "message": reason}}
     if path.startswith(("/v1/chat", "/v1/completions")):
         return {"object": "error", "message": reason, "type": "BadRequest", "param": None, "code": status}
     return {"error": {"message": reason}}

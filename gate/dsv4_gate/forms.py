@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import xgrammar
@@ -10,8 +9,6 @@ from sglang.srt.constrained.base_grammar_backend import InvalidGrammarObject
 from sglang.srt.constrained.xgrammar_backend import XGrammarGrammarBackend
 
 from dsv4_gate.grammar_form import VERSION, FormChanged
-
-_lock = threading.Lock()  # a client that sends many large grammars at once waits for itself
 
 
 class _Forms:
@@ -44,8 +41,7 @@ class _Dispatch(XGrammarGrammarBackend):  # type: ignore[misc]
 
 def form(kind: str, text: str) -> str:
     """JSON of xgrammar's rules; ValueError where the text is none of this kind."""
-    with _lock:
-        found = _found(kind, text)
+    found = _found(kind, text)
     if isinstance(found, InvalidGrammarObject):
         raise ValueError(found.error_message)  # noqa: TRY004
     serialized: str = found.serialize_json()

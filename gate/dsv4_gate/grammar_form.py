@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 BYTES, CLASS, STAR, EMPTY, REFERENCE, SEQUENCE, CHOICES, TAGS, REPEAT = range(9)  # xgrammar 0.2.7, "v16"
 VERSION = "v16"
@@ -14,8 +15,7 @@ class FormChanged(Exception):
     """xgrammar writes its grammars in another form than the one that is read here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One expression: its kind and its numbers, which are characters, or indices of expressions or rules."""
 
     kind: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import cache, partial
 from typing import Any
@@ -29,6 +30,7 @@ from dsv4_gate.targets import ABORTED, CHAT, COMPLETION, GENERATE, TOKENIZE
 
 MOST_UNBOUNDED = 256  # the engine's own default where max-running-requests is left to it
 JUDGE = Judge(forms.form)
+_JUDGES = ThreadPoolExecutor(2, "grammar")  # a client with many large grammars waits for itself
 UNSCRUBBED = ("/v1/messages", "/v1/systemone")  # their validation errors have a form of their own, and no engine words
 
 
@@ -110,7 +112,7 @@ async def _refused(reason: str) -> AsyncIterator[Any]:
 async def _with_grammar(answer: Callable[[], Any], obj: Any) -> AsyncIterator[Any]:
     """Judges the grammars in a thread: xgrammar lets go of the interpreter, and some take a second."""
     for parameters in sampling_list(obj):
-        if reason := await asyncio.to_thread(JUDGE.refusal, parameters):
+        if reason := await asyncio.get_running_loop().run_in_executor(_JUDGES, JUDGE.refusal, parameters):
             raise ValueError(reason)
     async with aclosing(answer()) as answers:
         async for each in answers:

@@ -14,19 +14,13 @@ The second is decided by one character of look-ahead: what may begin a round mus
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from dsv4_gate.characters import bit, of_class, union
+from dsv4_gate.facts import Facts, facts_of, in_a_row
 from dsv4_gate.grammar_form import (
-    BYTES,
     CHOICES,
-    CLASS,
-    EMPTY,
     REFERENCE,
     REPEAT,
     SEQUENCE,
-    STAR,
-    TAGS,
     Grammar,
     Node,
     children_first,
@@ -36,115 +30,19 @@ from dsv4_gate.grammar_form import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Of an expression: sets of characters are bits, 128 for ASCII and one for the rest."""
-
-    empty: bool = False  # the empty text fits
-    finite: bool = False  # some finite text fits
-    first: int = 0  # what a text may begin with
-    more: int = 0  # what may continue a text that already fits
-    last: int = 0  # what a text may end with
-
-
-LONGEST_BEGIN = 64  # bytes: no two choices that only part beyond it are told apart
-NOTHING = Facts()
-OPAQUE = Facts(finite=True)  # single tokens and the like, which are not nested at will
-
-
 def problem(grammar: Grammar) -> str | None:
     """Why a grammar cannot be served, or None."""
     inside = [parts(grammar, body) for body in grammar.bodies]  # expressions of each rule, children first
     used = [sorted({n for i in parts for n in references(grammar.nodes[i])}) for parts in inside]
     order = children_first(used, (grammar.root,))
-    rules, facts = _facts(grammar, inside, order)
+    rules, facts = facts_of(grammar, inside, order)
     if not rules[grammar.root].finite:
-        return "no finite text fits: it refers to itself without an end"
+        return "no finite text fits: it refers to itself without an end, or asks for what cannot be"
     knot = cycles(used)
     for rule in sorted(order):
         if reason := _ambiguous(grammar, rule, inside[rule], rules, facts, knot):
             return reason
     return _both_ends(grammar, inside, rules, facts)
-
-
-def _facts(grammar: Grammar, inside: list[list[int]], order: list[int]) -> tuple[list[Facts], dict[int, Facts]]:
-    """The least facts that agree with each other, of rules and of expressions."""
-    rules, facts = [NOTHING] * len(grammar.bodies), dict.fromkeys(range(len(grammar.nodes)), NOTHING)
-    changed = True
-    while changed:
-        changed = False
-        for rule in order:
-            for index in inside[rule]:
-                facts[index] = _fact(grammar.nodes[index], grammar.nodes, rules, facts)
-            if (found := facts[grammar.bodies[rule]]) != rules[rule]:
-                rules[rule], changed = found, True
-    return rules, facts
-
-
-def _fact(node: Node, nodes: tuple[Node, ...], rules: list[Facts], facts: dict[int, Facts]) -> Facts:
-    kind, numbers = node.kind, node.numbers
-    if kind == BYTES:
-        return Facts(not numbers, True, bit(numbers[0]), 0, bit(numbers[-1])) if numbers else Facts(True, True)
-    if kind in (CLASS, STAR):
-        signs = of_class(numbers)
-        return Facts(kind == STAR, kind == STAR or signs != 0, signs, signs if kind == STAR else 0, signs)
-    if kind == EMPTY:
-        return Facts(True, True)
-    if kind == REFERENCE:
-        return rules[numbers[0]]
-    if kind == REPEAT:
-        return _repeated(rules[numbers[0]], numbers[1], numbers[2])
-    if kind == SEQUENCE:
-        return in_a_row([facts[n] for n in numbers])
-    if kind == CHOICES:
-        found = [facts[n] for n in numbers]
-        more = union(f.more for f in found) | _longer(node, nodes, facts)
-        last = union(f.last for f in found)
-        return Facts(
-            any(f.empty for f in found), any(f.finite for f in found), union(f.first for f in found), more, last
-        )
-    if kind == TAGS:  # free text; what follows an opening must come to its end
-        return Facts(empty=True, finite=all(rules[n].finite for n in references(node)))
-    return OPAQUE
-
-
-def _longer(choices: Node, nodes: tuple[Node, ...], facts: dict[int, Facts]) -> int:
-    """What continues a choice that is the begin of another one: `a | a b`, which is how `+` is written."""
-    rows = [nodes[n].numbers for n in choices.numbers if nodes[n].kind == SEQUENCE]
-    spelled = [tuple(nodes[n] for n in row) for row in rows]
-    whole, more = set(spelled), 0
-    for row, spelling in zip(rows, spelled, strict=True):
-        for cut in range(1, len(spelling) if len(whole) > 1 else 0):
-            if spelling[:cut] in whole:
-                more |= in_a_row([facts[n] for n in row[cut:]]).first
-    texts = {spelling[0].numbers for spelling in spelled if len(spelling) == 1 and spelling[0].kind == BYTES}
-    for text in texts:
-        more |= union(bit(text[cut]) for cut in range(1, min(len(text), LONGEST_BEGIN)) if text[:cut] in texts)
-    return more
-
-
-def _repeated(body: Facts, least: int, most: int) -> Facts:
-    again = body.first if most != least else 0
-    return Facts(least == 0 or body.empty, least == 0 or body.finite, body.first, body.more | again, body.last)
-
-
-def in_a_row(parts: list[Facts]) -> Facts:
-    """Facts of one after the other, from the last to the first.
-
-    A part may take what was meant for the parts after it, `.*` the `a` of `.*a`: then the text goes on where it seemed
-    to end.
-    """
-    found = Facts(empty=True, finite=True)
-    for part in reversed(parts):
-        taken = part.more if part.more & found.first and part.more & found.last else 0
-        found = Facts(
-            empty=part.empty and found.empty,
-            finite=part.finite and found.finite,
-            first=part.first | (found.first if part.empty else 0),
-            more=found.more | taken | ((part.more | found.first) if found.empty else 0),
-            last=found.last | (part.last if found.empty else 0),
-        )
-    return found
 
 
 def _ambiguous(grammar: Grammar, rule: int, parts: list[int], rules: list[Facts], facts: dict[int, Facts],

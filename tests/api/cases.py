@@ -181,7 +181,7 @@ NATIVES = (
     native("input too long", 400, text=LONG),
     native("input of 900,000 bytes", 400, text="word " * 180_000),
     native("100,000 `input_ids`", 400, input_ids=[5] * 100_000),
-    native("`stop_regex`", 200, smg=400, sampling={"stop_regex": "[ae]"}, check=checks.ignored),
+    native("`stop_regex`", sampling={"stop_regex": "[ae]"}, check=checks.ignored),
     native("`stop` with a string of 5,000 bytes", 400, sampling={"stop": ["x" * 5000]}),
     native("`return_logprob` from the start of the prompt", return_logprob=True, logprob_start_len=0,
            top_logprobs_num=2, check=checks.prompt_logprobs),

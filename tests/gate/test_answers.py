@@ -53,5 +53,14 @@ def test_pydantic_says_where_and_what_and_repeats_no_input() -> None:
         {"type": "missing", "loc": ("body",), "msg": "Field required", "input": {}},
     ]
     assert validation_words(errors) == "max_tokens: Input should be a valid integer; Field required"
-    assert len(validation_words([{"loc": ("body", "x" * 5000), "msg": "y"}] * 1000)) < 2100
+    assert len(validation_words([{"loc": ("body", "x"), "msg": "y" * 5000}] * 1000)) < 2100
+    union = [
+        {"type": "string_type", "loc": ("body", "text", "str"), "msg": "Input should be a valid string"},
+        {"type": "value_error", "loc": ("body", "messages", 0, "function-after[f(), P]", "role"), "msg": "bad role"},
+        {"type": "is_instance_of", "loc": ("body", "is-instance[AbortReq]"), "msg": "an instance of AbortReq"},
+        {"type": "json_invalid", "loc": ("body", 1), "msg": "JSON decode error"},
+    ]
+    assert validation_words(union) == (
+        "text: Input should be a valid string; messages.0.role: bad role; JSON decode error"
+    )
     assert validation_words([])

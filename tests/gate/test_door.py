@@ -62,19 +62,27 @@ def test_an_ordinary_request_passes_byte_for_byte() -> None:
     assert headers[b"content-length"] == str(len(body)).encode()
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read() -> None:
+def test_a_body_that_says_it_is_too_large_is_dropped() -> None:
     app = App()
     status, headers, body, read = call(app, [b"x" * MIB] * 20)
-    assert (status, read, app.seen) == (413, 0, None)
+    assert (status, read, app.seen) == (400, 20, None)
     assert json.loads(body) == {"error": {"message": "the request is larger than 1048576 bytes"}}
     assert headers[b"connection"] == b"close"
 
 
 @pytest.mark.parametrize("declared", [-1, 5], ids=["chunked", "a length that is not true"])
-def test_a_body_that_hides_its_size_is_read_to_the_bound(declared: int) -> None:
+def test_a_body_that_hides_its_size_is_dropped_too(declared: int) -> None:
     app = App()
     status, _, _, read = call(app, [b"x" * (MIB // 4)] * 40, declared=declared)
-    assert (status, read, app.seen) == (413, 5, None)
+    assert (status, read, app.seen) == (400, 40, None)
+
+
+@pytest.mark.parametrize("declared", [-1, 1 << 40])
+def test_a_body_without_an_end_is_left_unread(declared: int) -> None:
+    app = App()
+    status, headers, _, read = call(app, [b"x" * MIB] * 100, declared=declared)
+    assert (status, app.seen, headers[b"connection"]) == (400, None, b"close")
+    assert read == (65 if declared < 0 else 0)
 
 
 @pytest.mark.parametrize(
