@@ -79,7 +79,8 @@ async def whole_body(receive: Receive, length: int, most: int) -> bytes | None:
 
     The rest of it is read and dropped, up to a bound: a router that is still sending would take the answer for a reset.
     """
-    chunks, size, more = [], 0, True
+    chunks: list[bytes] = []
+    size, more = 0, True
     while more and max(size, length) <= MOST_DROPPED:
         message = await receive()
         if message["type"] != "http.request":  # the client has gone
