@@ -34,7 +34,7 @@ def body_refusal(data: Any, context_length: int, longest: int) -> str | None:
             return reason
     together = sum(_text(data[name]) for name in TOGETHER if name in data)
     if together > context_length * longest:
-        return longer_than(-(-together // longest), context_length)
+        return longer_than(f"at least {-(-together // longest)}", context_length)
     return _bad_nodes({name: value for name, value in data.items() if name not in UNCOUNTED})
 
 

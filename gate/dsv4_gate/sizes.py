@@ -37,13 +37,15 @@ def too_long(prompt: Any, context_length: int, longest: int) -> str | None:
     >>> too_long("a" * 45, 10, 5), too_long([1] * 9, 10, 5)
     (None, None)
     """
-    least = len(prompt) if isinstance(prompt, list) else math.ceil(text_bytes(prompt) / longest)
-    return longer_than(least, context_length) if least >= context_length else None
+    if isinstance(prompt, list):
+        return longer_than(str(len(prompt)), context_length) if len(prompt) >= context_length else None
+    least = math.ceil(text_bytes(prompt) / longest)
+    return longer_than(f"at least {least}", context_length) if least >= context_length else None
 
 
-def longer_than(least: int, context_length: int) -> str:
+def longer_than(tokens: str, context_length: int) -> str:
     """The engine's own words, with what is known without tokenizing."""
-    return f"The input (at least {least} tokens) is longer than the model's context length ({context_length} tokens)."
+    return f"The input ({tokens} tokens) is longer than the model's context length ({context_length} tokens)."
 
 
 def text_bytes(text: str) -> int:
