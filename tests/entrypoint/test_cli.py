@@ -75,7 +75,7 @@ def test_plan_shows_what_is_inherited_with_secrets_masked(tmp_path: Path) -> Non
     done = run("plan", **own, HF_TOKEN="tok-en-value", HTTPS_PROXY="http://u:pw123456@proxy:1", EDITOR="vi 'x'")
     assert done.returncode == 0, done.stderr
     assert not [word for word in ("tok-en", "pw123456", "k3y-k3y") if word in done.stdout]
-    assert "  HF_TOKEN=<secret>\n" in done.stdout and "http://u:<secret>@proxy:1" in done.stdout
+    assert "  HF_TOKEN=<secret>\n" in done.stdout and "http://<secret>@proxy:1" in done.stdout
     inherited = done.stdout.partition("\nenvironment")[2].partition("\n\n")[0]
     assert """  EDITOR='vi '"'"'x'"'"''\n""" in inherited and "DSV4_API_KEY" not in inherited
     assert "\nfile " + str(tmp_path / "r" / "prefill.key") + "\n  <secret>\n" in done.stdout

@@ -142,5 +142,5 @@ def test_supervisord_is_asked_over_its_socket(tmp_path: Path, url: str) -> None:
     finally:
         server.shutdown()
         server.server_close()
-    with pytest.raises(httpx2.ConnectError):
+    with pytest.raises(rpc.UNREACHABLE):
         rpc.connect(tmp_path / "none.sock").getProcessInfo("guard")

@@ -98,8 +98,7 @@ def test_a_key_that_no_client_can_send_is_refused(
 
 
 def test_a_key_of_bytes_that_are_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(os.environ, "DSV4_API_KEY", os.fsdecode(b"hunter2\xff"))
-    assert "beyond ASCII" in problems(monkeypatch)["DSV4_API_KEY"]
+    assert "beyond ASCII" in problems(monkeypatch, API_KEY=os.fsdecode(b"hunter2\xff"))["DSV4_API_KEY"]
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
@@ -134,14 +133,14 @@ def test_a_secret_file_without_end_or_writer_is_refused(monkeypatch: pytest.Monk
 
 
 def test_names_of_the_first_compose_file_are_refused_there_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("API_KEY_FILE", "API_BIND", "OPS_BIND"):
-        monkeypatch.setenv(name, "x")
-    load(monkeypatch)
-    found = problems(monkeypatch, COMPOSE_VERSION="2")
-    assert set(found) == {"API_KEY_FILE", "API_BIND", "OPS_BIND"}
+    old = dict.fromkeys(("API_KEY_FILE", "API_BIND", "OPS_BIND"), "x")
+    load_settings(old)
+    with pytest.raises(SettingsError) as caught:
+        load_settings({**old, "DSV4_COMPOSE_VERSION": "2"})
+    found = {problem.subject: str(problem) for problem in caught.value.problems}
+    assert set(found) == set(old)
     assert "rename it to DSV4_API_KEY_FILE" in found["API_KEY_FILE"]
-    monkeypatch.setenv("API_BIND", "")
-    assert "API_BIND" not in problems(monkeypatch)
+    load_settings({**dict.fromkeys(old, ""), "DSV4_COMPOSE_VERSION": "2"})
 
 
 def test_the_ops_port_is_on_loopback_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
-from dsv4_pd.run.guard import canary
+from dsv4_pd.run.guard import canary, workers
 from dsv4_pd.run.guard.canary import Result
 from dsv4_pd.run.guard.probes import Probes
 
@@ -42,7 +42,10 @@ def answering(answers: Answers, folder: Path) -> Iterator[GuardConfig]:
             pass
 
         def do_GET(self) -> None:
-            self.say(*answers.others.get(self.path, (200, {"healthy_workers": 2})))
+            listed = {"workers": [workers.entry(server, None) | {"id": server.name, "is_healthy": True}
+                                  for server in servers]}  # fmt: skip
+            default = listed if self.path == "/workers" else {"healthy_workers": 2}
+            self.say(*answers.others.get(self.path, (200, default)))
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))

@@ -205,7 +205,7 @@ async def test_a_canary_that_ends_closes_its_connection(how: str, hostile: None)
     probes = Probes(None)
     async with listening() as (router, url):
         router.hang = True
-        flight = asyncio.create_task(canary.fly(pair_behind(url, 60.0 if how == "cancelled" else -4.5), probes))
+        flight = asyncio.create_task(canary.fly(pair_behind(url, 60.0), probes, 60.0 if how == "cancelled" else 0.5))
         while not router.heard:
             await asyncio.sleep(0.01)
         if how == "cancelled":

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dsv4_pd.run.guard import abort, canary, hands, world
+from dsv4_pd.plan.guard_config import ServerConfig
+from dsv4_pd.run.guard import abort, canary, hands, workers, world
 from dsv4_pd.run.guard.canary import Result
 from dsv4_pd.run.guard.states import Act, Action, Answer
 from dsv4_pd.run.guard.world import TOKENS, World
@@ -28,7 +29,7 @@ class Probes:
         self.answers: dict[str, Answer] = {}
         self.samples: dict[str, float] = {}
         self.registered: list[dict[str, Any]] = []
-        self.session = SimpleNamespace()
+        self.client = SimpleNamespace()
 
     async def status(self, url: str, *_: object) -> Answer:
         self.asked.append(url)
@@ -40,8 +41,9 @@ class Probes:
     async def metrics(self, _: str) -> dict[str, float]:
         return self.samples
 
-    async def register(self, _: str, worker: dict[str, Any]) -> None:
-        self.registered.append(worker)
+    async def reconcile(self, _: str, servers: Iterable[ServerConfig], api_key: str | None) -> tuple[str, ...]:
+        self.registered += [workers.entry(server, api_key) for server in servers]
+        return ()
 
 
 def seeing(folder: Path, **changes: Any) -> tuple[World, Probes]:

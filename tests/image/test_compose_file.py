@@ -121,7 +121,8 @@ def test_every_image_can_be_pinned() -> None:
 def test_the_generations_agree() -> None:
     version = (ROOT / "docker/compose-version").read_text().strip()
     assert FILE["x-container"]["DSV4_COMPOSE_VERSION"] == version
-    assert f'dsv4-pd.compose-version="{version}"' in (ROOT / "Dockerfile").read_text()
+    assert 'dsv4-pd.compose-version="${COMPOSE_VERSION}"' in (ROOT / "Dockerfile").read_text()
+    assert "COMPOSE_VERSION=$(shell cat docker/compose-version)" in (ROOT / "make/image.mk").read_text()
 
 
 def test_secrets_have_a_file_form() -> None:

@@ -41,6 +41,7 @@ ENGINE_ALSO = {
 }
 ROUTER_ALSO = {
     "--api-key": "DSV4_API_KEY",
+    "--control-plane-api-keys": "the guard alone has that key",
     "--disable-health-check": "the router must know which servers are ready",
     "--help": "it ends the router",
     "-h": "it ends the router",
