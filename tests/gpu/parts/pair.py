@@ -1,0 +1,237 @@
+"""Part `pair`: the appliance on real cards: READY, answers, the KV link, a killed scheduler, a stop that leaves nothing.
+
+On one card both roles share it (`gpu.one_card`); with two or more, each has its own. Never a claim about speed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from gpu import client, machine
+from gpu.parts.kernels import OURS
+from gpu.parts.questions import QUESTIONS, needles
+from gpu.record import Part
+from gpu.servers import CACHE, MODEL, ROOT, WORK
+
+API, OPS = "http://127.0.0.1:8000", "http://127.0.0.1:8001"
+RUN = WORK / "pair"
+START_S, RECOVERY_S, STOP_S = 300.0, 200.0, 60.0
+IN_FLIGHT_S = 15.0  # the longest that a request of a dead decode may hang
+LINK_TIMEOUT = "60s"
+
+
+def profile() -> str:
+    return "ring-one-card" if len(machine.facts()["cards"]) == 1 else "ring-two-cards"
+
+
+def environment() -> dict[str, str]:
+    own = {
+        "DSV4_CACHE_DIR": str(CACHE),
+        "DSV4_HOST": "127.0.0.1",
+        "DSV4_LINK_TIMEOUT": LINK_TIMEOUT,
+        "DSV4_LOG_FORMAT": "text",
+        "DSV4_MODEL": str(MODEL),
+        "DSV4_PROFILE": profile(),
+        "DSV4_RUN_DIR": str(RUN),
+        "DSV4_SERVED_MODEL_NAME": "m",
+        "DSV4_STATE_DIR": str(WORK / "state"),
+        "RING_LOADS": str(WORK / "pair.loads.jsonl"),
+    }
+    return {name: value for name, value in os.environ.items() if not name.startswith("DSV4_")} | own
+
+
+def start() -> subprocess.Popen[bytes]:
+    RUN.mkdir(parents=True, exist_ok=True)
+    python = str(ROOT / "venvs/appliance/bin/python")
+    module = "gpu.one_card" if profile() == "ring-one-card" else "dsv4_pd"
+    with (WORK / "pair.log").open("wb") as out:
+        return subprocess.Popen([python, "-m", module, "serve"], env=environment(), stdout=out, stderr=out,
+                                start_new_session=True)  # fmt: skip
+
+
+def ready() -> bool:
+    return client.call(f"{OPS}/readyz", timeout=2)[0] == 200
+
+
+def main() -> int:
+    with Part("pair") as part:
+        before = machine.memory_used()
+        process = start()
+        try:
+            seconds = client.wait_until(lambda: ready() or process.poll() is not None, START_S)
+            up = part.expect(
+                seconds is not None and process.poll() is None, "READY", after_s=seconds, profile=profile()
+            )
+            if up:
+                serve(part)
+        finally:
+            end(part, process, before)
+    return 0 if not part.failures else 1
+
+
+def serve(part: Part) -> None:
+    status = client.call(f"{OPS}/status", timeout=10)[1]
+    part.line(
+        "status", **{k: status[k] for k in status if k in ("state", "kv_link", "link", "versions", "kernels", "roles")}
+    )
+    for kind, messages in {"question": QUESTIONS, "needle": needles()}.items():
+        answers(part, kind, messages)
+    for role in ("decode", "prefill"):
+        killed(part, role)
+
+
+def chat(base: str, text: str, tokens: int = 40, timeout: float = 120.0) -> tuple[int, Any]:
+    body = {"model": "m", "messages": [{"role": "user", "content": text}], "max_tokens": tokens, "temperature": 0,
+            "logprobs": True, "top_logprobs": 2}  # fmt: skip
+    return client.call(f"{base}/v1/chat/completions", body, timeout)
+
+
+def said(answer: Any) -> tuple[str, list[float]]:
+    """Text, and the gap between the two likeliest tokens at each step."""
+    choice = answer["choices"][0]
+    content = (choice.get("logprobs") or {}).get("content") or []
+    tops = [item["top_logprobs"] for item in content if len(item.get("top_logprobs", ())) > 1]
+    return choice["message"]["content"] or "", [top[0]["logprob"] - top[1]["logprob"] for top in tops]
+
+
+def answers(part: Part, kind: str, messages: list[tuple[str, str]]) -> None:
+    """The pair's answers, right or not, and equal to one server's where one with the same kernels runs."""
+    right = equal = compared = 0
+    apart = []
+    for text, wanted in messages:
+        status, answer = chat(API, text)
+        if status != 200:
+            part.expect(False, f"{kind}: the pair answers", status=status, answer=str(answer)[:300])
+            return
+        words, gaps = said(answer)
+        right += wanted in words
+        single = chat(OURS.url, text) if OURS.alive() else (0, None)
+        if single[0] == 200:
+            compared += 1
+            other, _ = said(single[1])
+            equal += words == other
+            apart += (
+                []
+                if words == other
+                else [{"pair": words[:80], "single": other[:80], "least_gap": min(gaps, default=0)}]
+            )
+    part.line("answers", of=kind, asked=len(messages), right=right, compared=compared, equal=equal, apart=apart[:5])
+    part.expect(compared == 0 or equal >= 0.9 * compared, f"{kind}: the pair answers as one server does")
+
+
+def scheduler(role: str) -> int:
+    """Pid of a role's scheduler: a child of the server that listens on the role's port."""
+    status = client.call(f"{OPS}/status", timeout=5)[1]
+    server = int(status["roles"][role]["pid"])
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            name = (path / "cmdline").read_bytes().split(b"\0")[0]
+        except (OSError, IndexError, ValueError):
+            continue
+        if name.startswith(b"sglang::scheduler") and ancestor(parent, server):
+            return int(path.name)
+    raise RuntimeError(f"no scheduler below {role}'s server, pid {server}")
+
+
+def ancestor(pid: int, wanted: int) -> bool:
+    while pid > 1:
+        if pid == wanted:
+            return True
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError, ValueError):
+            return False
+    return False
+
+
+def killed(part: Part, role: str) -> None:
+    """Requests in flight end soon, the loss is noticed, and the pair serves again."""
+    found: list[dict[str, Any]] = []
+    body = {"text": "Count.", "sampling_params": {"max_new_tokens": 20000, "ignore_eos": True, "temperature": 0}}
+
+    def ask(name: str) -> None:
+        begun = time.monotonic()
+        status, answer = client.call(f"{API}/generate", body, 150)
+        found.append({"request": name, "status": status, "seconds": round(time.monotonic() - begun, 1),
+                      "answer": str(answer)[:120]})  # fmt: skip
+
+    threads = [threading.Thread(target=ask, args=(f"in flight {n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(3)
+    victim = scheduler(role)
+    os.kill(victim, signal.SIGKILL)
+    begun = time.monotonic()
+    late = threading.Thread(target=ask, args=("sent after the kill",))
+    late.start()
+    noticed = client.wait_until(lambda: not ready(), 30, 0.05)
+    recovered = client.wait_until(ready, RECOVERY_S)
+    for thread in (*threads, late):
+        thread.join(160)
+    after = time.monotonic() - begun
+    part.line(
+        "killed", role=role, noticed_s=noticed, recovered_s=recovered, requests=found, all_ended_s=round(after, 1)
+    )
+    # Those in flight ran for 3 s before the kill.
+    longest = max((item["seconds"] - 3 * item["request"].startswith("in flight") for item in found), default=0)
+    part.expect(recovered is not None, f"{role}: READY again after its scheduler was killed", seconds=recovered)
+    part.expect(longest <= IN_FLIGHT_S, f"{role}: requests end within {IN_FLIGHT_S:g} s of the kill", longest_s=longest)
+    status, answer = chat(API, QUESTIONS[0][0])
+    part.expect(status == 200, f"{role}: an answer after recovery", answer=str(answer)[:200])
+
+
+def end(part: Part, process: subprocess.Popen[bytes], before: list[int]) -> None:
+    """TERM, and what is left on the card."""
+    begun = time.monotonic()
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        code = process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        code = None
+    seconds = round(time.monotonic() - begun, 1)
+    part.expect(code == 0, "TERM ends it with exit 0", status=code, seconds=seconds)
+    margin = 64  # MiB: the driver's own
+    freed = client.wait_until(lambda: clean(before, margin), 10, 0.2)
+    left = client.wait_until(lambda: not leftovers(), 3, 0.2)
+    part.expect(freed is not None and left is not None, "nothing is left on the card", before_mib=before,
+                after_mib=machine.memory_used(), processes=leftovers())  # fmt: skip
+    lines = (WORK / "pair.log").read_text(errors="replace").splitlines()
+    part.line("log", lines=[line for line in lines if "dsv4-pd |" in line or "guard" in line][-60:])
+    if part.failures:
+        part.line("log", lines=lines[-20:])
+        part.line("log", of="servers", lines=server_lines())
+
+
+def clean(before: list[int], margin: int) -> bool:
+    return all(now <= then + margin for now, then in zip(machine.memory_used(), before, strict=True))
+
+
+def leftovers() -> list[str]:
+    """Processes whose command names the pair's run folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(RUN) in words:
+            found.append(words[:120])
+    return found
+
+
+def server_lines() -> list[str]:
+    return [
+        json.dumps(line)
+        for path in sorted((RUN / "log").glob("*.log"))
+        for line in path.read_text(errors="replace").splitlines()[-12:]
+    ]
