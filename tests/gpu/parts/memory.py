@@ -19,20 +19,23 @@ CONTEXTS = ("16384", "40960")
 RATIOS = ("0.02", "0.05")  # of the window pool to the full one; the engine's own is 0.1
 WAIT_S = 90.0
 FREE: dict[str, str | None] = {"max-total-tokens": None, "load-format": "dummy"}
-SAID = re.compile(r"SWA sizing|bytes_per|max_total_num_tokens|KV [Cc]ache|[Mm]emory pool|mem usage|avail mem|available_gpu_mem|pool size|state pool|swa_|"
-                  r"Load weight|Memory profiling", re.IGNORECASE)  # fmt: skip
-DONE = re.compile(r"max_total_num_tokens=(\d+)")
+SAID = re.compile(r"DSV4 (SWA|memory|pool)|Initialize DeepSeekV4|Memory (pool|baseline)|Load weight|KV cache dtype|swa_full_tokens_ratio")
+# Pools are made before kernels are compiled and graphs captured, which nothing here asks for.
+DONE = re.compile(r"Memory pool end")
 FIELDS: Mapping[str, str] = {
-    "swa_tokens": r"swa_tokens=(\d+)",
-    "swa_ratio": r"swa_full_tokens_ratio=([\d.]+)",
+    "available_gb": r"available_bytes=([\d.]+) GB",
+    "avail_mem_before_load_gb": r"Load weight begin\. avail mem=([\d.]+)",
+    "avail_mem_after_load_gb": r"Load weight end\..* avail mem=([\d.]+)",
+    "avail_mem_after_pools_gb": r"Memory pool end\. avail mem=([\d.]+)",
     "bytes_per_full_token": r"bytes_per_full_token=([\d.]+)",
-    "available_bytes": r"available_bytes=([\d.]+)",
-    "full_tokens": r"full_token=(\d+)",
-    "max_total_num_tokens": r"max_total_num_tokens=(\d+)",
-    "context_len": r"context_len=(\d+)",
-    "available_gpu_mem_gb": r"available_gpu_mem=([\d.]+)",
-    "chunked_prefill_size": r"chunked_prefill_size=(\d+)",
-    "max_running_requests": r"max_running_requests=(\d+)",
+    "c128_state_fixed_gb": r"c128_state_fixed=([\d.]+) GB",
+    "c128_tokens": r"pool sizes: .*c128=(\d+)",
+    "c4_state_tokens": r"pool sizes: .*c4_state=(\d+)",
+    "c4_tokens": r"pool sizes: .*c4=(\d+)",
+    "full_tokens": r"pool sizes: full=(\d+)",
+    "max_num_reqs": r"max_num_reqs=(\d+)",
+    "swa_ratio": r"swa_full_tokens_ratio=([\d.]+)",
+    "swa_tokens": r"swa_tokens=(\d+)",
 }
 
 
@@ -50,13 +53,12 @@ def main() -> int:
 def sized(part: Part, number: int, flags: Mapping[str, str]) -> None:
     server = Server(f"memory{number}", 32000 + 10 * number, flags={**FREE, **flags})
     server.start()
-    # After the tokens the graphs are captured, which nothing here asks for.
     seconds = client.wait_until(lambda: bool(DONE.search(text(server))) or not server.alive(), WAIT_S, 0.1)
     lines = said(text(server))
     server.stop(4)
     client.wait_until(lambda: not any(used > 1500 for used in machine.memory_used()), 15, 0.2)
     found = fields("\n".join(lines))
-    good = part.expect("max_total_num_tokens" in found, f"{flags} is sized", after_s=seconds)
+    good = part.expect("full_tokens" in found, f"{flags} is sized", after_s=seconds)
     part.line("memory", flags=dict(flags), found=found, lines=lines if good else server.tail(30))
 
 
@@ -77,8 +79,8 @@ def said(log: str) -> list[str]:
 def fields(log: str) -> dict[str, float]:
     """Numbers of the lines by name; the last one of each name.
 
-    >>> fields("max_total_num_tokens=1024, context_len=16384")["max_total_num_tokens"]
-    1024.0
+    >>> fields("DSV4 pool sizes: full=87624704, swa=8762368, c4=21906176")["full_tokens"]
+    87624704.0
     """
     found = {name: re.findall(pattern, log) for name, pattern in FIELDS.items()}
     return {name: float(values[-1]) for name, values in found.items() if values}
