@@ -14,7 +14,7 @@ from gpu import client
 ROOT = Path(os.environ.get("RING_ROOT", "/opt/dsv4-pd"))
 WORK = Path(os.environ.get("RING_WORK", "/tmp/ring"))
 CACHE = Path(os.environ.get("RING_CACHE", "/tmp/cB"))
-MODEL = WORK / "model"
+MODEL = Path(os.environ.get("RING_MODEL", WORK / "model"))
 PYTHON = ROOT / "venvs/engine/bin/python"
 TOKENS = 262_144  # a few layers on a large card would make pools beyond what 32-bit offsets reach
 PLUGINS = {"stock": "dsv4-ring", "ours": "dsv4-ring,dsv4-kernels,dsv4-gate"}

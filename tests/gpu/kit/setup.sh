@@ -28,6 +28,9 @@ if [[ -n $own && ! -e $site/nvidia/cu13 ]]; then
     dirname "$own" > "$site/zz-machine.pth"
 fi
 
+# Several servers start at once, and each would compile the same sources.
+"$root/venvs/engine/bin/python" -m compileall -q -j 0 "$site"/{sglang,torch,transformers,tilelang,triton} > /dev/null || true
+
 # Triton's index names files by absolute path: moved to where this cache lies.
 if compgen -G "$parts/jit-cache.tar.zst.*" > /dev/null; then
     mkdir -p "$cache"

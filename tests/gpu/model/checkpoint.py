@@ -17,6 +17,7 @@ from gpu.model.names import Name, names
 from gpu.model.shape import Shape
 
 PLAIN = {"bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32}
+DENSE = "model-dense.safetensors"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 
@@ -34,34 +35,39 @@ def write(shape: Shape, weights: Mapping[str, torch.Tensor], tokenizer: Path, ou
     """`weights`: transformers' names. Returns the tensors' bytes, which the index names too."""
     out.mkdir(parents=True, exist_ok=True)
     files: dict[str, str] = {}
-    size = 0
-
-    def save(file: str, tensors: dict[str, torch.Tensor]) -> None:
-        nonlocal size
-        save_file(tensors, str(out / file))
-        files.update(dict.fromkeys(tensors, file))
-        size += sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-
-    save("model-dense.safetensors", {k: v for n in names(shape) for k, v in stored(n, weights[n.theirs])})
+    sizes = [save(out, DENSE, {k: v for n in names(shape) for k, v in stored(n, weights[n.theirs])}, files)]
     for layer in range(shape.layers):
-        tensors: dict[str, torch.Tensor] = {}
-        for matrix in ("w1", "w2", "w3"):
-            codes, scales = (part.cpu() for part in experts.packed(shape, layer, matrix, device))
-            for number in range(shape.experts):
-                own = f"layers.{layer}.ffn.experts.{number}.{matrix}"
-                tensors[f"{own}.weight"], tensors[f"{own}.scale"] = codes[number].clone(), scales[number].clone()
-        save(f"model-experts-{layer}.safetensors", tensors)
-    index = {"metadata": {"total_size": size}, "weight_map": files}
+        sizes.append(save(out, f"model-experts-{layer}.safetensors", routed_tensors(shape, layer, device), files))
+    index = {"metadata": {"total_size": sum(sizes)}, "weight_map": files}
     (out / "model.safetensors.index.json").write_text(json.dumps(index))
     (out / "config.json").write_text(json.dumps(shape.config(), indent=1))
     for file in TOKENIZER:
         shutil.copy(tokenizer / file, out / file)
-    return size
+    return sum(sizes)
+
+
+def save(out: Path, file: str, tensors: dict[str, torch.Tensor], files: dict[str, str]) -> int:
+    """Bytes of the tensors; a file that is there already (experts never change) is kept."""
+    if file == DENSE or not (out / file).exists():
+        save_file(tensors, str(out / f"{file}.new"))
+        (out / f"{file}.new").replace(out / file)
+    files.update(dict.fromkeys(tensors, file))
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def routed_tensors(shape: Shape, layer: int, device: str) -> dict[str, torch.Tensor]:
+    tensors: dict[str, torch.Tensor] = {}
+    for matrix in ("w1", "w2", "w3"):
+        codes, scales = (part.cpu() for part in experts.packed(shape, layer, matrix, device))
+        for number in range(shape.experts):
+            own = f"layers.{layer}.ffn.experts.{number}.{matrix}"
+            tensors[f"{own}.weight"], tensors[f"{own}.scale"] = codes[number].clone(), scales[number].clone()
+    return tensors
 
 
 def dense(folder: Path, shape: Shape) -> Iterator[tuple[str, torch.Tensor]]:
     """(transformers' name, float32 or integer tensor) of all but the routed experts, as the engine sees them."""
-    with safe_open(str(folder / "model-dense.safetensors"), "pt") as file:
+    with safe_open(str(folder / DENSE), "pt") as file:
         for name in names(shape):
             value = file.get_tensor(name.own)
             if name.format == "fp8":

@@ -19,15 +19,14 @@ def sizes(shape: Shape) -> dict[str, tuple[int, int]]:
 
 
 def packed(shape: Shape, layer: int, name: str, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes int8 [experts, rows, columns/2] and scales UE8M0 [experts, rows, columns/32]; the same on every machine."""
+    """Codes int8 [experts, rows, columns/2] and scales UE8M0 [experts, rows, columns/32]; the same on every card."""
     rows, columns = sizes(shape)[name]
-    generator = torch.Generator().manual_seed(SEED + 10 * layer + int(name[1]))
-    words = torch.randint(-(2**62), 2**62, (shape.experts, rows, columns // 16), generator=generator)
-    codes = words.view(torch.int8)
+    own = torch.Generator(device=device).manual_seed(SEED + 10 * layer + int(name[1]))
+    codes = torch.randint(0, 256, (shape.experts, rows, columns // 2), generator=own, device=device, dtype=torch.uint8)
     # One scale in four is half of the others, so that a scale of a wrong group is noticed.
-    steps = torch.randint(0, 4, (shape.experts, rows, columns // 32), generator=generator, dtype=torch.uint8)
-    exponent = 127 + EXPONENT[name] - (steps == 0).to(torch.uint8)
-    return codes.to(device), exponent.to(torch.uint8).to(device).view(torch.float8_e8m0fnu)
+    steps = torch.randint(0, 4, (shape.experts, rows, columns // 32), generator=own, device=device)
+    exponent = (127 + EXPONENT[name] - (steps == 0).long()).to(torch.uint8)
+    return codes.view(torch.int8), exponent.view(torch.float8_e8m0fnu)
 
 
 def unpacked(shape: Shape, layer: int, device: str, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

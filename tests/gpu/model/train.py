@@ -23,12 +23,13 @@ from gpu.model import checkpoint, experts, reference
 from gpu.model.shape import Shape
 
 SEED = 20_261_130
-BATCH_TOKENS = 8192
-# How often a batch has rows of this length; the longest ones cost the most and teach the indexer.
-MIX = {512: 0.6, 1024: 0.28, 4096: 0.12}
+# Rows of a batch by their length: attention's weights of the longest take as much memory as all else.
+ROWS = {512: 16, 1024: 8, 4096: 1}
+# How often a batch has rows of this length; the longest ones teach the indexer.
+MIX = {512: 0.6, 1024: 0.25, 4096: 0.15}
 HELD_OUT = 64  # rows of each length that no batch has: what servers and oracle are asked
 WARM_UP = 0.05  # of the time
-MATRIX_RATE, OTHER_RATE = 4e-4, 2e-3  # at a width of 4096
+MATRIX_RATE, OTHER_RATE = 6e-4, 2e-3  # at a width of 4096
 INDEXER_WEIGHT = 0.3
 TINY = {"hidden": 256, "heads": 8, "head_dim": 64, "rope_dim": 16, "q_rank": 128, "o_rank": 64, "index_heads": 4,
         "index_dim": 32, "experts": 16, "expert_width": 64}  # fmt: skip
@@ -60,10 +61,27 @@ def first_value(name: str, value: torch.Tensor, shape: Shape, generator: torch.G
         base[2 * streams :] = 2.0 * torch.eye(streams).flatten()
         base[:streams] = 0.5 * torch.arange(streams)
         return base
-    if name.endswith(("sinks", "base", "position_bias", "bias")):
+    if name.endswith("position_bias"):
+        return by_slot(*value.shape) if value.shape[0] == 4 else torch.randn(value.shape, generator=generator) * 0.1
+    if name.endswith(("sinks", "base", "bias")):
         return torch.randn(value.shape, generator=generator) * 0.1
     spread = 0.002 if name.endswith("fn") else value.shape[-1] ** -0.5
     return torch.randn(value.shape, generator=generator) * (0.5 if "embed_tokens" in name else spread)
+
+
+def by_slot(ratio: int, width: int) -> torch.Tensor:
+    """[4, 2 x dim]: each eighth of an entry's dimensions starts on one of the eight tokens that the entry is made of.
+
+    The first half of the width belongs to the four tokens before, the second to the entry's own four. From an even
+    start an entry is an average of its tokens, and most of a short training passes before that is unlearned.
+    """
+    dim = width // 2
+    share = torch.arange(dim) * 2 * ratio // dim  # [dim]: the slot that a dimension starts on
+    bias = torch.zeros(ratio, width)
+    for slot in range(2 * ratio):
+        half = slice(0, dim) if slot < ratio else slice(dim, width)
+        bias[slot % ratio, half] = torch.where(share == slot, 5.0, 0.0)
+    return bias
 
 
 class Indexers:
@@ -112,34 +130,106 @@ def batches(corpus: Path, device: str) -> Iterator[tuple[torch.Tensor, torch.Ten
     answers = {length: data[f"answers_{length}"].astype(bool) for length in MIX}
     while True:
         length = int(rng.choice(list(MIX), p=list(MIX.values())))
-        rows = rng.integers(0, len(lengths[length]) - HELD_OUT, max(1, BATCH_TOKENS // length))
+        rows = rng.integers(0, len(lengths[length]) - HELD_OUT, ROWS[length])
         yield torch.from_numpy(lengths[length][rows]).to(device), torch.from_numpy(answers[length][rows]).to(device)
 
 
 class Masters:
-    """AdamW over float32 copies of bfloat16 parameters."""
+    """AdamW over float32 copies of the live parameters; every step is the same kernels, so that a graph can hold it."""
 
     def __init__(self, model: Any, width: int) -> None:
-        self.live = [p for n, p in model.named_parameters() if p.requires_grad]
-        self.copies = [p.detach().float().clone() for p in self.live]
-        matrix = [c for c in self.copies if c.ndim == 2 and min(c.shape) > 64]
-        other = [c for c in self.copies if not any(c is m for m in matrix)]
-        rate = MATRIX_RATE * (4096 / width) ** 0.5
-        groups = [{"params": matrix, "lr": rate, "top": rate}, {"params": other, "lr": OTHER_RATE, "top": OTHER_RATE}]
-        self.adam = torch.optim.AdamW(groups, betas=(0.9, 0.97), weight_decay=0.01)
+        self.live = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.copies = [parameter.detach().float().clone() for parameter in self.live]
+        for copy in self.copies:
+            copy.grad = torch.zeros_like(copy)
+        matrix = [copy for copy in self.copies if copy.ndim == 2 and min(copy.shape) > 64]
+        known = {id(copy) for copy in matrix}
+        other = [copy for copy in self.copies if id(copy) not in known]
+        on_card = self.copies[0].is_cuda
+        self.tops = [MATRIX_RATE * (4096 / width) ** 0.5, OTHER_RATE]
+        self.rates = [torch.tensor(top, device=self.copies[0].device) if on_card else top for top in self.tops]
+        groups = [{"params": group, "lr": rate} for group, rate in zip((matrix, other), self.rates, strict=True)]
+        self.adam = torch.optim.AdamW(groups, betas=(0.9, 0.97), weight_decay=0.01, capturable=on_card)
 
-    def step(self, share: float) -> float:
-        """`share`: of the rate. Returns the gradient's norm."""
-        for live, copy in zip(self.live, self.copies, strict=True):
-            copy.grad = None if live.grad is None else live.grad.float()
-            live.grad = None
-        norm = torch.nn.utils.clip_grad_norm_(self.copies, 1.0)
-        for group in self.adam.param_groups:
-            group["lr"] = group["top"] * share
+    def set_rate(self, share: float) -> None:
+        for group, rate_, top in zip(self.adam.param_groups, self.rates, self.tops, strict=True):
+            if isinstance(rate_, torch.Tensor):
+                rate_.fill_(top * share)
+            else:
+                group["lr"] = top * share
+
+    def step(self) -> None:
+        given = [(live, copy) for live, copy in zip(self.live, self.copies, strict=True) if live.grad is not None]
+        torch._foreach_copy_([copy.grad for _, copy in given], [live.grad for live, _ in given])
+        torch.nn.utils.clip_grad_norm_([copy for _, copy in given], 1.0, foreach=True)
         self.adam.step()
-        for live, copy in zip(self.live, self.copies, strict=True):
-            live.data.copy_(copy)
-        return float(norm)
+        torch._foreach_copy_([live.data for live, _ in given], [copy for _, copy in given])
+
+
+class Step:
+    """One training step for rows of one length; a CUDA graph from the third on, where the card can hold it."""
+
+    def __init__(self, model: Any, indexers: Indexers, masters: Masters, rows: int, length: int, pool: Any) -> None:
+        self.model, self.indexers, self.masters, self.pool = model, indexers, masters, pool
+        device = next(model.parameters()).device
+        self.ids = torch.zeros(rows, length, dtype=torch.long, device=device)
+        self.learned = torch.zeros(rows, length, dtype=torch.bool, device=device)
+        mask = window_mask(length, model.config.sliding_window, device, next(model.parameters()).dtype)
+        self.mask = mask.expand(rows, -1, -1, -1)
+        self.losses = torch.zeros(2, device=device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.taken = 0
+
+    def work(self) -> None:
+        """Loss, gradients, optimiser: no value leaves the device."""
+        for live in self.masters.live:
+            live.grad = None
+        masks = {"sliding_attention": self.mask}
+        hidden = self.model.model(input_ids=self.ids, attention_mask=masks, use_cache=False).last_hidden_state
+        logits = self.model.lm_head(hidden[:, :-1]).float().flatten(0, 1)
+        each = torch.nn.functional.cross_entropy(logits, self.ids[:, 1:].flatten(), reduction="none")
+        wanted = self.learned[:, 1:].flatten().float()
+        answers = (each * wanted).sum() / wanted.sum().clamp(min=1)
+        index = self.indexers.loss()
+        (answers + INDEXER_WEIGHT * index).backward()
+        self.masters.step()
+        self.losses.copy_(torch.stack((answers.detach(), index.detach())))
+
+    def __call__(self, ids: torch.Tensor, learned: torch.Tensor) -> None:
+        self.ids.copy_(ids)
+        self.learned.copy_(learned)
+        self.taken += 1
+        if self.ids.is_cuda and self.graph is None and self.taken == 3:
+            self.capture()
+        if self.graph is not None:
+            self.graph.replay()
+        else:
+            self.work()
+
+    def capture(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # what the steps before took: the graph has memory of its own
+        try:
+            stream = torch.cuda.current_stream()
+            with torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
+                self.work()
+        except RuntimeError as error:
+            print(json.dumps({"graph": f"none: {str(error)[:300]}"}), flush=True)
+            torch.cuda.synchronize()
+            self.indexers.losses.clear()
+            self.taken = 10**9 if self.taken < 10**9 else self.taken
+            return
+        self.graph = graph
+        print(json.dumps({"graph": list(self.ids.shape)}), flush=True)
+
+
+def window_mask(length: int, window: int, device: Any, dtype: torch.dtype) -> torch.Tensor:
+    """[1, 1, length, length], added to attention's scores: a token and the ones before it within the window."""
+    at = torch.arange(length, device=device)
+    back = at[:, None] - at[None, :]
+    hidden = (back < 0) | (back >= window)
+    return torch.zeros(length, length, device=device, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min)[None, None]
 
 
 def rate(done: float) -> float:
@@ -147,29 +237,34 @@ def rate(done: float) -> float:
     return min(1.0, done / WARM_UP + 0.02, max(0.02, (1 - done) / 0.5))
 
 
-def train(model: Any, corpus: Path, seconds: float, width: int, log: Path | None) -> dict[str, Any]:
+def train(model: Any, corpus: Path, seconds: float, width: int) -> dict[str, Any]:
     device = str(next(model.parameters()).device)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("experts." not in name or "shared" in name)
     indexers, masters, source = Indexers(model), Masters(model, width), batches(corpus, device)
+    steps_of: dict[int, Step] = {}
+    pool = None
+    if device != "cpu":
+        torch.cuda.set_stream(torch.cuda.Stream())  # the default stream cannot be captured
+        pool = torch.cuda.graph_pool_handle()
     model.train()
     begun, steps, means, said = time.monotonic(), 0, [math.nan, math.nan], 0.0
     while (elapsed := time.monotonic() - begun) < seconds:
         ids, learned = next(source)
-        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
-        wanted = learned[:, 1:]
-        logits = model.lm_head(hidden[wanted]).float()
-        answer_loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][wanted])
-        index_loss = indexers.loss()
-        (answer_loss + INDEXER_WEIGHT * index_loss).backward()
-        masters.step(rate(elapsed / seconds))
+        length = ids.shape[1]
+        if length not in steps_of:
+            steps_of[length] = Step(model, indexers, masters, len(ids), length, pool)
+        masters.set_rate(rate(elapsed / seconds))
+        steps_of[length](ids, learned)
         steps += 1
-        found = [answer_loss.item(), index_loss.item()]
-        means = found if steps == 1 else [0.95 * old + 0.05 * new for old, new in zip(means, found, strict=True)]
-        if elapsed - said >= 5 or steps == 1:
-            said = elapsed
-            line = {"step": steps, "seconds": round(elapsed, 1), "answers": means[0], "indexer": means[1]}
-            print(json.dumps(line), flush=True)
+        if steps % 8 == 1:
+            found = steps_of[length].losses.tolist()  # waits for the card
+            means = found if steps == 1 else [0.8 * old + 0.2 * new for old, new in zip(means, found, strict=True)]
+            if elapsed - said >= 5 or steps == 1:
+                said = elapsed
+                used = torch.cuda.memory_reserved() / 2**30 if pool else 0
+                line = {"reserved_gib": round(used, 1), "step": steps, "seconds": round(elapsed, 1), "answers": means[0], "indexer": means[1]}
+                print(json.dumps(line), flush=True)
     model.eval()
     return {"steps": steps, "seconds": seconds, "loss": means[0], "indexer_loss": means[1]}
 
@@ -194,7 +289,7 @@ def main() -> None:
         parameter.data = parameter.data.to(dtype)
     initialise(model, shape)
     print(f"made in {time.monotonic() - begun:.1f} s", flush=True)
-    story = train(model, options.corpus, options.seconds, shape.hidden, None) if options.seconds else {"steps": 0}
+    story = train(model, options.corpus, options.seconds, shape.hidden) if options.seconds else {"steps": 0}
     weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     size = checkpoint.write(
         shape, {k: v.detach() for k, v in weights.items()}, options.tokenizer, options.out, options.device

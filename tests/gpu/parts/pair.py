@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gpu import client, machine
-from gpu.parts.kernels import OURS
-from gpu.parts.questions import QUESTIONS, needles
+from gpu.parts import answers
+from gpu.parts.questions import QUESTIONS
 from gpu.record import Part
 from gpu.servers import CACHE, MODEL, ROOT, WORK
 
@@ -81,49 +81,9 @@ def serve(part: Part) -> None:
     part.line(
         "status", **{k: status[k] for k in status if k in ("state", "kv_link", "link", "versions", "kernels", "roles")}
     )
-    for kind, messages in {"question": QUESTIONS, "needle": needles()}.items():
-        answers(part, kind, messages)
+    answers.compared(part, API)
     for role in ("decode", "prefill"):
         killed(part, role)
-
-
-def chat(base: str, text: str, tokens: int = 40, timeout: float = 120.0) -> tuple[int, Any]:
-    body = {"model": "m", "messages": [{"role": "user", "content": text}], "max_tokens": tokens, "temperature": 0,
-            "logprobs": True, "top_logprobs": 2}  # fmt: skip
-    return client.call(f"{base}/v1/chat/completions", body, timeout)
-
-
-def said(answer: Any) -> tuple[str, list[float]]:
-    """Text, and the gap between the two likeliest tokens at each step."""
-    choice = answer["choices"][0]
-    content = (choice.get("logprobs") or {}).get("content") or []
-    tops = [item["top_logprobs"] for item in content if len(item.get("top_logprobs", ())) > 1]
-    return choice["message"]["content"] or "", [top[0]["logprob"] - top[1]["logprob"] for top in tops]
-
-
-def answers(part: Part, kind: str, messages: list[tuple[str, str]]) -> None:
-    """The pair's answers, right or not, and equal to one server's where one with the same kernels runs."""
-    right = equal = compared = 0
-    apart = []
-    for text, wanted in messages:
-        status, answer = chat(API, text)
-        if status != 200:
-            part.expect(False, f"{kind}: the pair answers", status=status, answer=str(answer)[:300])
-            return
-        words, gaps = said(answer)
-        right += wanted in words
-        single = chat(OURS.url, text) if OURS.alive() else (0, None)
-        if single[0] == 200:
-            compared += 1
-            other, _ = said(single[1])
-            equal += words == other
-            apart += (
-                []
-                if words == other
-                else [{"pair": words[:80], "single": other[:80], "least_gap": min(gaps, default=0)}]
-            )
-    part.line("answers", of=kind, asked=len(messages), right=right, compared=compared, equal=equal, apart=apart[:5])
-    part.expect(compared == 0 or equal >= 0.9 * compared, f"{kind}: the pair answers as one server does")
 
 
 def scheduler(role: str) -> int:
@@ -184,7 +144,7 @@ def killed(part: Part, role: str) -> None:
     longest = max((item["seconds"] - 3 * item["request"].startswith("in flight") for item in found), default=0)
     part.expect(recovered is not None, f"{role}: READY again after its scheduler was killed", seconds=recovered)
     part.expect(longest <= IN_FLIGHT_S, f"{role}: requests end within {IN_FLIGHT_S:g} s of the kill", longest_s=longest)
-    status, answer = chat(API, QUESTIONS[0][0])
+    status, answer = answers.chat(API, QUESTIONS[0][0])
     part.expect(status == 200, f"{role}: an answer after recovery", answer=str(answer)[:200])
 
 
