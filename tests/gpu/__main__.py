@@ -14,8 +14,9 @@ PARTS = {
     "model": ("gpu.parts.model", "main", "an otherwise empty card"),
     "serve": ("gpu.parts.kernels", "serve", "a checkpoint"),
     "ready": ("gpu.parts.ready", "main", "serve"),
+    "answers": ("gpu.parts.kernels", "single", "serve"),
     "kernels": ("gpu.parts.kernels", "kernels", "serve"),
-    "pair": ("gpu.parts.pair", "main", "a checkpoint; with serve, answers are compared"),
+    "pair": ("gpu.parts.pair", "main", "a checkpoint and an otherwise empty card (stop); after answers they are compared"),
     "stop": ("gpu.parts.kernels", "stop", "nothing"),
 }
 

@@ -68,7 +68,7 @@ class Server:
     def command(self) -> list[str]:
         flags = {**FLAGS, **self.flags, "port": str(self.port), "nccl-port": str(self.port + 5000), "host": "127.0.0.1"}
         words = [word for name, value in sorted(flags.items()) if value is not None for word in (f"--{name}", value)]
-        switches = ["--trust-remote-code", "--enable-metrics", "--enable-custom-logit-processor"]
+        switches = ["--trust-remote-code", "--enable-metrics", "--enable-custom-logit-processor", "--disable-overlap-schedule"]
         return [str(PYTHON), "-m", "sglang.launch_server", "--model-path", str(MODEL), *words, *switches]
 
     def environment(self) -> dict[str, str]:

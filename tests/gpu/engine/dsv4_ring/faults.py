@@ -38,12 +38,16 @@ def scale_off(q: torch.Tensor, cache: torch.Tensor, *rest: Any) -> tuple[Any, ..
 
 
 def with_scale_off(cache: torch.Tensor) -> torch.Tensor:
-    """A copy of a cache view [pages, slots, 1, 584] uint8 whose pages are padded, one scale group doubled."""
+    """A copy of a cache view [pages, slots, 1, 584] of one-byte elements whose pages are padded, one scale group doubled.
+
+    The engine calls the bytes float8_e4m3fn; scales are exponents, so they are counted up as integers.
+    """
     pages, slots, stride = cache.shape[0], cache.shape[1], cache.stride(0)
-    copy = torch.as_strided(cache, (pages, stride), (stride, 1)).clone()
+    raw = cache.view(torch.uint8)
+    copy = torch.as_strided(raw, (pages, stride), (stride, 1)).clone()
     scales = copy[:, slots * NOPE_AND_ROPE_BYTES : slots * (NOPE_AND_ROPE_BYTES + SCALE_BYTES)]
     scales.view(pages, slots, SCALE_BYTES)[:, :, GROUP] += 1
-    return torch.as_strided(copy, tuple(cache.shape), tuple(cache.stride()))
+    return torch.as_strided(copy, tuple(cache.shape), tuple(cache.stride())).view(cache.dtype)
 
 
 def page_off(

@@ -2,7 +2,7 @@
 
 A request's `custom_params`: `tokens`, what is to be written, and `file`, where float32 log-probabilities
 [len(tokens), vocabulary] go as a .npy file once the last one is computed. The first row comes from prefill, the others
-from decode. SGLang calls a processor once a request and step, also with overlapped scheduling.
+from decode. Needs `--disable-overlap-schedule`: only then has a request all its tokens when the next one is computed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ class ForceTokens(CustomLogitProcessor):
     def __call__(self, logits: torch.Tensor, custom_param_list: list[dict[str, Any]] | None = None) -> torch.Tensor:
         for row, asked in enumerate(custom_param_list or ()):
             if asked and "tokens" in asked:
-                force(logits, row, asked["tokens"], asked["file"])
+                force(logits, row, asked)
         return logits
 
 
-def force(logits: torch.Tensor, row: int, tokens: list[int], file: str) -> None:
-    kept = _rows.setdefault(file, [])
-    if len(kept) >= len(tokens):  # a step that overlapped scheduling had begun before the request ended
+def force(logits: torch.Tensor, row: int, asked: dict[str, Any]) -> None:
+    tokens, file, step = asked["tokens"], asked["file"], len(asked["__req__"].output_ids)
+    if step >= len(tokens):
         return
-    token = tokens[len(kept)]
-    kept.append(torch.log_softmax(logits[row].float(), dim=-1))
+    kept = _rows.setdefault(file, [])
+    kept[step:] = [torch.log_softmax(logits[row].float(), dim=-1)]  # a prompt's middle chunks are sampled too, and dropped
     logits[row] = float("-inf")
-    logits[row, token] = 0.0
-    if len(kept) == len(tokens):
+    logits[row, tokens[step]] = 0.0
+    if step == len(tokens) - 1:
         draft = f"{file}.tmp.npy"
         numpy.save(draft, torch.stack(kept).cpu().numpy())
         os.replace(draft, file)
-        kept[:] = [kept[0][:0]] * len(kept)  # frees the card's memory, keeps the count
+        del _rows[file]

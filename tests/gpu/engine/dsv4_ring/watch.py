@@ -7,6 +7,7 @@ the call took, and whether a cache had it.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import time
@@ -73,7 +74,9 @@ def tilelang(write: Write) -> None:
         name = str(attributes["global_symbol"]) if "global_symbol" in attributes else "?"
         if len(getattr(self, "_memory_cache", ())) != known or not known:
             seconds = time.monotonic() - begun
-            write("tilelang", name, str(getattr(func, "params", ""))[:200], seconds, cached=seconds < 2.0)
+            # The program's text: buffers, sizes and constants in one.
+            digest = hashlib.sha256(str(func).encode()).hexdigest()[:16]
+            write("tilelang", name, digest, seconds, cached=seconds < 2.0)
         return kernel
 
     KernelCache.cached = cached
