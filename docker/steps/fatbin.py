@@ -8,8 +8,8 @@ Only payload bytes change: headers, sizes and addresses stay, so a library loads
 nothing. A fatbin section holds units, one for each translation unit that nvcc compiled:
 
     unit    u32 magic BA55ED50 | u16 version | u16 header bytes | u64 bytes of entries that follow
-    entry   u16 kind (1: PTX, 2: machine code) | u16 version | u32 header bytes | u64 payload bytes | ... | u32 architecture
-            at byte 28 (90 for sm_90 and sm_90a) ..., then the payload, which may be compressed
+    entry   u16 kind (1: PTX, 2: machine code) | u16 version | u32 header bytes | u64 payload bytes | ...
+            | u32 architecture at byte 28 (90 for sm_90 and sm_90a) ..., then the payload, which may be compressed
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ def _line(path: Path, done: Outcome) -> str:
         return ", ".join(f"{name} {size / 1e6:.1f}" for name, size in sorted(counter.items())) or "nothing"
 
     kept, zeroed = done.kept.total() / 1e6, done.zeroed.total() / 1e6
-    return f"{path.name}: {done.units} units, {kept:.1f} MB present, {zeroed:.1f} MB zeroed; present: {megabytes(done.kept)}"
+    sizes = f"{kept:.1f} MB present, {zeroed:.1f} MB zeroed"
+    return f"{path.name}: {done.units} units, {sizes}; present: {megabytes(done.kept)}"
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""One command a part: python -m gpu PART. In the engine's environment of a GPU machine; docs/gpu.md says in which order."""
+"""One command a part: python -m gpu PART..., in the engine's environment of a GPU machine. README.md has the order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ PARTS = {
     "ready": ("gpu.parts.ready", "main", "serve"),
     "answers": ("gpu.parts.kernels", "single", "serve"),
     "kernels": ("gpu.parts.kernels", "kernels", "serve"),
-    "pair": ("gpu.parts.pair", "main", "a checkpoint and an otherwise empty card (stop); after answers they are compared"),
+    "pair": (
+        "gpu.parts.pair",
+        "main",
+        "a checkpoint and an otherwise empty card (stop); after answers they are compared",
+    ),
+    "tensor-parallel": ("gpu.parts.tensor_parallel", "main", "two empty cards and a checkpoint"),
     "stop": ("gpu.parts.kernels", "stop", "nothing"),
 }
 

@@ -1,4 +1,4 @@
-"""What is asked of the servers and of the oracle: rows of the corpus, cut into a prompt and the tokens that follow it."""
+"""What servers and oracle are asked: rows of the corpus, cut into a prompt and the tokens that follow it."""
 
 from __future__ import annotations
 

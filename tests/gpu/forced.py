@@ -20,7 +20,7 @@ def processor() -> str:
 
 
 def distributions(server: Server, case: Case, corpus: Path, folder: Path) -> list[numpy.ndarray]:
-    """Log-probabilities [steps, vocabulary] of each request of the case, sent at once to a server without a prefix cache."""
+    """Log-probabilities [steps, vocabulary] of each request of the case, sent at once to an emptied prefix cache."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     client.call(f"{server.url}/flush_cache", {}, timeout=30)

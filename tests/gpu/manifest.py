@@ -1,4 +1,4 @@
-"""Which kernels a server uses, when for the first time, and what compiling them costs: one JSON file for whoever warms caches.
+"""Which kernels a server uses, when first, and what compiling them costs: one JSON file for whoever warms caches.
 
     python -m gpu.manifest LOADS.jsonl READY.jsonl CACHE > manifest.json
 
@@ -62,6 +62,10 @@ def first_uses(loads: Iterable[Line], ready: Iterable[Line], server: str) -> lis
         if not line["cached"]:
             known["seconds"] = line["seconds"]
     return list(entries.values())
+
+
+def key(line: Line) -> tuple[str, str, str]:
+    return line["system"], line["kernel"], line["specialisation"]
 
 
 def with_build_times(entries: list[Line], seconds: dict[str, float]) -> list[Line]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 Line = dict[str, Any]
-ORDER = ("model", "memory", "serve", "ready", "kernels", "pair", "tensor-parallel", "replicas")
+ORDER = ("model", "memory", "serve", "ready", "answers", "kernels", "pair", "tensor-parallel", "layouts")
 HEAD = """# The GPU ring
 
 Written by `make gpu-page` from the records in `tests/gpu/records/`; edit those or `tests/gpu/page.py`, not this page.
@@ -90,9 +90,14 @@ def kernels(lines: list[Line]) -> str:
     head = ["requests x context", "pair", "tokens", "mean abs dlogprob", "max", "mean KL, nats", "max", "top-1 equal"]
     text = (
         "Teacher-forced through the engine's own decode with CUDA graphs. `noise`: the engine's own kernels, two runs. "
-        "`stock`: the engine's own. `ours`: the plugin. `scale`, `page`: planted faults. `oracle`: transformers, float32.\n\n"
+        "`stock`: the engine's own. `ours`: the plugin. `scale`, `page`: planted faults. `oracle`: transformers in "
+        "float32.\n\n"
     )
-    plugin = [f"`{line['server']}`: {json.dumps(line)}" for line in of(lines, "plugin") if line["server"] == "ours"]
+    plugin = [
+        f"In use: {', '.join(line['patches'])}. Where the engine's own ran instead: {json.dumps(line['fallbacks'])}."
+        for line in of(lines, "plugin")
+        if line["server"] == "ours" and line["patches"]
+    ]
     return text + table(head, rows) + "\n\n" + "\n".join(plugin)
 
 
@@ -103,12 +108,20 @@ def memory(lines: list[Line]) -> str:
     rows = []
     for line in of(lines, "memory"):
         found, flags = line["found"], line["flags"]
-        rows.append([flags["mem-fraction-static"], flags["context-length"], flags.get("swa-full-tokens-ratio", "its own"),
-                     *(f"{found[key]:,.7g}" if key in found else "" for key in MEMORY)])  # fmt: skip
+        asked = [flags["mem-fraction-static"], flags["context-length"], flags.get("swa-full-tokens-ratio", "its own")]
+        rows.append(asked + [f"{found[key]:,.10g}" if key in found else "" for key in MEMORY])
     return table(["fraction", "context", "window ratio asked", *MEMORY], rows)
 
 
-MEMORY = ("swa_ratio", "bytes_per_full_token", "available_bytes", "max_total_num_tokens", "swa_tokens")
+MEMORY = (
+    "available_gb",
+    "bytes_per_full_token",
+    "full_tokens",
+    "swa_ratio",
+    "swa_tokens",
+    "c4_state_tokens",
+    "c128_state_fixed_gb",
+)
 
 
 def ready(lines: list[Line]) -> str:
@@ -118,9 +131,24 @@ def ready(lines: list[Line]) -> str:
     )
 
 
-def plain(lines: list[Line]) -> str:
-    kept = [line for line in lines if line["kind"] in ("model", "answers", "killed", "check")]
-    return "\n".join(f"* `{json.dumps(line)[:600]}`" for line in kept)
+def checks(lines: list[Line]) -> str:
+    """Each check and each line of figures, in words."""
+    return "\n".join(text for line in lines if (text := sentence(line)))
+
+
+def sentence(line: Line) -> str:
+    rest = {
+        name: value for name, value in line.items() if name not in ("kind", "what", "ok", "said", "lines", "versions")
+    }
+    figures = ", ".join(f"{name} {short(value)}" for name, value in rest.items() if value not in (None, [], {}))
+    if line["kind"] == "check":
+        return f"* {line['what']}: {'yes' if line['ok'] else '**no**'}" + (f" ({figures})" if figures else "")
+    return f"* {line['kind']}: {figures}" if line["kind"] in ("model", "answers", "killed", "not-run") else ""
+
+
+def short(value: object) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else json.dumps(value)
+    return text if len(text) <= 300 else text[:300] + " ..."
 
 
 SECTIONS = {"kernels": kernels, "memory": memory, "ready": ready}
@@ -134,9 +162,8 @@ def page(folders: list[Path]) -> str:
             continue
         first = next(iter(parts.values()))
         texts.append(f"## {folder.name}\n\n{machine(first)}\n\n{ran(parts)}\n\n{failures(parts)}".rstrip())
-        for name in ORDER:
-            if name in parts:
-                texts.append(f"### {folder.name}: {name}\n\n{SECTIONS.get(name, plain)(parts[name])}")
+        shown = [name for name in ORDER if name in parts]
+        texts += [f"### {folder.name}: {name}\n\n{SECTIONS.get(name, checks)(parts[name])}" for name in shown]
     return "\n\n".join(texts).rstrip() + "\n"
 
 

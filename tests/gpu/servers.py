@@ -19,7 +19,11 @@ PYTHON = ROOT / "venvs/engine/bin/python"
 TOKENS = 262_144  # a few layers on a large card would make pools beyond what 32-bit offsets reach
 PLUGINS = {"stock": "dsv4-ring", "ours": "dsv4-ring,dsv4-kernels,dsv4-gate"}
 # MXFP4 experts and block FP8 on a card that has neither FlashInfer's nor CUTLASS's kernels of sm_120.
-FLAGS: dict[str, str] = {
+FLAGS: dict[str, str | None] = {
+    "disable-overlap-schedule": "",  # dsv4_ring.force counts a request's tokens
+    "enable-custom-logit-processor": "",
+    "enable-metrics": "",
+    "trust-remote-code": "",
     "chunked-prefill-size": "8192",
     "context-length": "40960",
     "cuda-graph-max-bs-decode": "64",
@@ -42,8 +46,9 @@ class Server:
     port: int
     kernels: str = "stock"
     fault: str = ""
-    card: int = 0
-    flags: Mapping[str, str | None] = field(default_factory=dict)  # None: the flag is left away
+    cards: str = "0"  # as CUDA_VISIBLE_DEVICES has them
+    flags: Mapping[str, str | None] = field(default_factory=dict)  # None: the flag is left away; "": without a value
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -67,14 +72,14 @@ class Server:
 
     def command(self) -> list[str]:
         flags = {**FLAGS, **self.flags, "port": str(self.port), "nccl-port": str(self.port + 5000), "host": "127.0.0.1"}
-        words = [word for name, value in sorted(flags.items()) if value is not None for word in (f"--{name}", value)]
-        switches = ["--trust-remote-code", "--enable-metrics", "--enable-custom-logit-processor", "--disable-overlap-schedule"]
-        return [str(PYTHON), "-m", "sglang.launch_server", "--model-path", str(MODEL), *words, *switches]
+        given = [(name, value) for name, value in sorted(flags.items()) if value is not None]
+        words = [word for name, value in given for word in (f"--{name}", value) if word]
+        return [str(PYTHON), "-m", "sglang.launch_server", "--model-path", str(MODEL), *words]
 
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
-            "CUDA_VISIBLE_DEVICES": str(self.card),
+            "CUDA_VISIBLE_DEVICES": self.cards,
             "DSV4_PLUGIN_RECORD_DIR": str(self.records),
             "HUMMING_CACHE_DIR": str(CACHE / "humming"),
             "RING_FAULT": self.fault,
@@ -85,6 +90,7 @@ class Server:
             "SGLANG_HOST_IP": "127.0.0.1",
             "SGLANG_JIT_CACHE_DIR": str(CACHE / "jit"),
             "SGLANG_PLUGINS": PLUGINS[self.kernels],
+            **self.env,
         }
 
     def start(self) -> None:

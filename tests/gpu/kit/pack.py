@@ -144,15 +144,16 @@ def build(options: Options, source: Path, wheels: Path) -> None:
     run(*pip, "-w", wheels, copy)
 
 
-def archive(folder: Path, target: Path) -> None:
-    """One zstd stream; the window of 128 MB finds what two libraries share.
-
-    All times are one and old: ninja compiles again, for minutes, where a source is younger than the cached library.
-    """
+def tar(folder: Path) -> list[str]:
+    """The command; all times are one and old: ninja compiles anew what is younger than a cached library."""
     same = ("--sort=name", "--owner=0", "--group=0", f"--mtime={OLD}")
-    tar = ["tar", "-C", folder, "--exclude=__pycache__", *same, "-cf", "-", "."]
+    return ["tar", "-C", str(folder), "--exclude=__pycache__", *same, "-cf", "-", "."]
+
+
+def archive(folder: Path, target: Path) -> None:
+    """One zstd stream; the window of 128 MB finds what two libraries share."""
     packed = ["zstd", "-q", "-T0", "-9", "--long=27", "-f", "-o", target]
-    with subprocess.Popen([str(word) for word in tar], stdout=subprocess.PIPE) as reading:
+    with subprocess.Popen(tar(folder), stdout=subprocess.PIPE) as reading:
         run(*packed, stdin=reading.stdout)
     if reading.returncode:
         raise SystemExit(f"tar of {folder}: exit status {reading.returncode}")

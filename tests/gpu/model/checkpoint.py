@@ -1,4 +1,4 @@
-"""Write the tiny model in the published checkpoint's layout, and read such a checkpoint back as transformers' weights."""
+"""Write the tiny model in the published checkpoint's layout, and read it back as transformers' weights."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def write(shape: Shape, weights: Mapping[str, torch.Tensor], tokenizer: Path, ou
     out.mkdir(parents=True, exist_ok=True)
     files: dict[str, str] = {}
     sizes = [save(out, DENSE, {k: v for n in names(shape) for k, v in stored(n, weights[n.theirs])}, files)]
-    for layer in range(shape.layers):
-        sizes.append(save(out, f"model-experts-{layer}.safetensors", routed_tensors(shape, layer, device), files))
+    sizes += [
+        save(out, f"model-experts-{layer}.safetensors", routed_tensors(shape, layer, device), files)
+        for layer in range(shape.layers)
+    ]
     index = {"metadata": {"total_size": sum(sizes)}, "weight_map": files}
     (out / "model.safetensors.index.json").write_text(json.dumps(index))
     (out / "config.json").write_text(json.dumps(shape.config(), indent=1))

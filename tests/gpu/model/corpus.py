@@ -1,4 +1,4 @@
-"""What the tiny model is trained on and asked: chat samples of the demo's corpus, and texts full of facts asked for later.
+"""What the tiny model is trained on and asked: the demo's chat samples, and texts full of facts asked for later.
 
     python -m gpu.model.corpus OUT.npz          in the engine's environment, on any machine; 20,000 rows take a minute
 

@@ -1,4 +1,4 @@
-"""Routed experts: random from a seed, in MXFP4 from the start, and never trained: what is served is what was seen in training."""
+"""Routed experts: random from a seed, MXFP4 from the start, never trained: served as they were in training."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The checkpoint's number formats: FP8 in blocks with power-of-two scales, MXFP4, and back again.
 
-fp8     e4m3 [rows, columns] with one UE8M0 scale a block of 128 x 128: float8_e8m0fnu [ceil(rows/128), ceil(columns/128)]
+fp8     e4m3 [rows, columns] with one UE8M0 scale a block of 128 x 128: [ceil(rows/128), ceil(columns/128)]
 mxfp4   e2m1 [rows, columns/2] int8, the even element in the low nibble, one UE8M0 scale a row and 32 elements
 """
 

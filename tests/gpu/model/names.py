@@ -1,4 +1,4 @@
-"""The checkpoint's names against those of `transformers`' DeepseekV4ForCausalLM, and the format that each tensor has."""
+"""The checkpoint's names against those of transformers' DeepseekV4ForCausalLM, and the format that each tensor has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""transformers' DeepseekV4ForCausalLM, written by others, as the oracle: same weights, dequantised, whole distributions."""
+"""transformers' DeepseekV4ForCausalLM, written by others, as the oracle: same weights, whole distributions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tiny model's shape: every width that a kernel sees is DeepSeek-V4-Flash's own; layers, experts' width and vocabulary are not.
+"""The tiny model's shape: each width that a kernel sees is DeepSeek-V4-Flash's own; layers and vocabulary are not.
 
 Layers: window only, window only, then c4 and c128 in turn, as in Flash: each kind of attention, and hash routing
 (the first three layers) as well as scored routing.

@@ -39,7 +39,7 @@ def initialise(model: Any, shape: Shape) -> None:
     """In place. Streams start almost apart, mixing weights almost constant: the usual 0.02 there is mostly noise."""
     generator = torch.Generator(device="cpu").manual_seed(SEED)
     for name, value in [*model.named_parameters(), *model.named_buffers()]:
-        if "experts." in name and "shared" not in name or "inv_freq" in name:
+        if ("experts." in name and "shared" not in name) or "inv_freq" in name:
             continue
         value.data.copy_(first_value(name, value, shape, generator))
     for layer in range(shape.layers):
@@ -85,7 +85,7 @@ def by_slot(ratio: int, width: int) -> torch.Tensor:
 
 
 class Indexers:
-    """Hooks that teach the indexer, which no gradient of the answers reaches: its scores follow attention's own weights."""
+    """Hooks that teach the indexer, which no gradient of the answers reaches: it follows attention's own weights."""
 
     def __init__(self, model: Any) -> None:
         self.scores: dict[int, torch.Tensor] = {}
@@ -229,7 +229,9 @@ def window_mask(length: int, window: int, device: Any, dtype: torch.dtype) -> to
     at = torch.arange(length, device=device)
     back = at[:, None] - at[None, :]
     hidden = (back < 0) | (back >= window)
-    return torch.zeros(length, length, device=device, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min)[None, None]
+    return torch.zeros(length, length, device=device, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min)[
+        None, None
+    ]
 
 
 def rate(done: float) -> float:
@@ -263,7 +265,13 @@ def train(model: Any, corpus: Path, seconds: float, width: int) -> dict[str, Any
             if elapsed - said >= 5 or steps == 1:
                 said = elapsed
                 used = torch.cuda.memory_reserved() / 2**30 if pool else 0
-                line = {"reserved_gib": round(used, 1), "step": steps, "seconds": round(elapsed, 1), "answers": means[0], "indexer": means[1]}
+                line = {
+                    "reserved_gib": round(used, 1),
+                    "step": steps,
+                    "seconds": round(elapsed, 1),
+                    "answers": means[0],
+                    "indexer": means[1],
+                }
                 print(json.dumps(line), flush=True)
     model.eval()
     return {"steps": steps, "seconds": seconds, "loss": means[0], "indexer_loss": means[1]}

@@ -63,6 +63,8 @@ def compared(part: Part, base: str) -> None:
     one = json.loads(KEPT.read_text())
     both = [text for text in found if text in one]
     equal = [text for text in both if found[text][0] == one[text][0]]
-    apart = [{"pair": found[t][0][:80], "single": one[t][0][:80], "least_gap": found[t][1]} for t in both if t not in equal]
+    apart = [
+        {"pair": found[t][0][:80], "single": one[t][0][:80], "least_gap": found[t][1]} for t in both if t not in equal
+    ]
     part.expect(len(equal) >= EQUAL * len(both), "the pair answers as one server does", equal=len(equal), of=len(both),
                 apart=apart)  # fmt: skip

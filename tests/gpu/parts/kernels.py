@@ -1,4 +1,4 @@
-"""Parts `serve`, `kernels` and `stop`: the engine's own kernels, ours and two wrong ones against each other and the oracle."""
+"""Parts `serve`, `answers`, `kernels`, `stop`: the engine's kernels, ours and two wrong ones, and the oracle."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import numpy
 from gpu import compare, forced, machine
 from gpu.cases import CASES, Case
 from gpu.parts import answers
+from gpu.parts.lineup import OURS, SERVERS, STOCK, WRONG
 from gpu.parts.model import CORPUS
 from gpu.record import Part
 from gpu.servers import MODEL, PYTHON, WORK, Server
 from gpu.verdict import Difference, verdict
 
-STOCK = Server("stock", 31000)
-OURS = Server("ours", 31100, "ours")
-WRONG = (Server("scale", 31200, "ours", "scale"), Server("page", 31300, "ours", "page"))
-SERVERS = (STOCK, OURS, *WRONG)
 ORACLE = WORK / "oracle"
 START_S = float(os.environ.get("RING_START_S", "420"))  # with cold caches two Marlin kernels alone take nine minutes
 

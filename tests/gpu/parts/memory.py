@@ -19,7 +19,10 @@ CONTEXTS = ("16384", "40960")
 RATIOS = ("0.02", "0.05")  # of the window pool to the full one; the engine's own is 0.1
 WAIT_S = 90.0
 FREE: dict[str, str | None] = {"max-total-tokens": None, "load-format": "dummy"}
-SAID = re.compile(r"DSV4 (SWA|memory|pool)|Initialize DeepSeekV4|Memory (pool|baseline)|Load weight|KV cache dtype|swa_full_tokens_ratio")
+SAID = re.compile(
+    r"DSV4 (SWA|memory|pool)|Initialize DeepSeekV4|Memory (pool|baseline)|Load weight|KV cache dtype|"
+    r"swa_full_tokens_ratio"
+)
 # Pools are made before kernels are compiled and graphs captured, which nothing here asks for.
 DONE = re.compile(r"Memory pool end")
 FIELDS: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""Part `pair`: the appliance on real cards: READY, answers, the KV link, a killed scheduler, a stop that leaves nothing.
+"""Part `pair`: the appliance on real cards: READY, KV link, answers, a killed scheduler, nothing left behind.
 
 On one card both roles share it (`gpu.one_card`); with two or more, each has its own. Never a claim about speed.
 """
@@ -27,8 +27,11 @@ IN_FLIGHT_S = 15.0  # the longest that a request of a dead decode may hang
 LINK_TIMEOUT = "60s"
 
 
+ONE_CARD, TWO_CARDS = "ring-one-card", "ring-two-cards"
+
+
 def profile() -> str:
-    return "ring-one-card" if len(machine.facts()["cards"]) == 1 else "ring-two-cards"
+    return ONE_CARD if len(machine.facts()["cards"]) == 1 else TWO_CARDS
 
 
 def environment() -> dict[str, str]:
@@ -50,7 +53,7 @@ def environment() -> dict[str, str]:
 def start() -> subprocess.Popen[bytes]:
     RUN.mkdir(parents=True, exist_ok=True)
     python = str(ROOT / "venvs/appliance/bin/python")
-    module = "gpu.one_card" if profile() == "ring-one-card" else "dsv4_pd"
+    module = "gpu.one_card" if profile() == ONE_CARD else "dsv4_pd"
     with (WORK / "pair.log").open("wb") as out:
         return subprocess.Popen([python, "-m", module, "serve"], env=environment(), stdout=out, stderr=out,
                                 start_new_session=True)  # fmt: skip
@@ -70,20 +73,28 @@ def main() -> int:
                 seconds is not None and process.poll() is None, "READY", after_s=seconds, profile=profile()
             )
             if up:
-                serve(part)
+                serve(part, process)
         finally:
             end(part, process, before)
     return 0 if not part.failures else 1
 
 
-def serve(part: Part) -> None:
+def serve(part: Part, process: subprocess.Popen[bytes]) -> None:
     status = client.call(f"{OPS}/status", timeout=10)[1]
     part.line(
         "status", **{k: status[k] for k in status if k in ("state", "kv_link", "link", "versions", "kernels", "roles")}
     )
     answers.compared(part, API)
+    if profile() == ONE_CARD:
+        # Seen on 2026-11-30: the guard gives up (exit 75), because the other role still holds the card.
+        part.line(
+            "not-run",
+            what="a killed scheduler",
+            why="a role is restarted once its cards are free; here they are shared",
+        )
+        return
     for role in ("decode", "prefill"):
-        killed(part, role)
+        killed(part, role, process)
 
 
 def scheduler(role: str) -> int:
@@ -112,7 +123,7 @@ def ancestor(pid: int, wanted: int) -> bool:
     return False
 
 
-def killed(part: Part, role: str) -> None:
+def killed(part: Part, role: str, process: subprocess.Popen[bytes]) -> None:
     """Requests in flight end soon, the loss is noticed, and the pair serves again."""
     found: list[dict[str, Any]] = []
     body = {"text": "Count.", "sampling_params": {"max_new_tokens": 20000, "ignore_eos": True, "temperature": 0}}
@@ -133,7 +144,7 @@ def killed(part: Part, role: str) -> None:
     late = threading.Thread(target=ask, args=("sent after the kill",))
     late.start()
     noticed = client.wait_until(lambda: not ready(), 30, 0.05)
-    recovered = client.wait_until(ready, RECOVERY_S)
+    recovered = client.wait_until(lambda: ready() or process.poll() is not None, RECOVERY_S)
     for thread in (*threads, late):
         thread.join(160)
     after = time.monotonic() - begun
@@ -142,8 +153,9 @@ def killed(part: Part, role: str) -> None:
     )
     # Those in flight ran for 3 s before the kill.
     longest = max((item["seconds"] - 3 * item["request"].startswith("in flight") for item in found), default=0)
-    part.expect(recovered is not None, f"{role}: READY again after its scheduler was killed", seconds=recovered)
+    part.expect(noticed is not None, f"{role}: the loss is noticed", seconds=noticed)
     part.expect(longest <= IN_FLIGHT_S, f"{role}: requests end within {IN_FLIGHT_S:g} s of the kill", longest_s=longest)
+    part.expect(ready(), f"{role}: READY again after its scheduler was killed", seconds=recovered)
     status, answer = answers.chat(API, QUESTIONS[0][0])
     part.expect(status == 200, f"{role}: an answer after recovery", answer=str(answer)[:200])
 

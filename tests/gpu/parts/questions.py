@@ -4,10 +4,48 @@ from __future__ import annotations
 
 import random
 
-WORDS = (
-    "the server reads a prompt and the cache holds keys and values of every token while decode writes one word "
-    "then the next word for the answer and a letter crosses the bridge in the morning to the other side"
-).split()
+WORDS = [
+    "the",
+    "server",
+    "reads",
+    "a",
+    "prompt",
+    "and",
+    "the",
+    "cache",
+    "holds",
+    "keys",
+    "and",
+    "values",
+    "of",
+    "every",
+    "token",
+    "while",
+    "decode",
+    "writes",
+    "one",
+    "word",
+    "then",
+    "the",
+    "next",
+    "word",
+    "for",
+    "the",
+    "answer",
+    "and",
+    "a",
+    "letter",
+    "crosses",
+    "the",
+    "bridge",
+    "in",
+    "the",
+    "morning",
+    "to",
+    "the",
+    "other",
+    "side",
+]
 
 # (question, what a right answer holds)
 QUESTIONS = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu import client
-from gpu.parts.kernels import OURS, STOCK
+from gpu.parts.lineup import OURS, STOCK
 from gpu.record import Part
 from gpu.servers import Server
 
@@ -45,6 +45,9 @@ CLASSES = (
 )
 
 
+KEPT = ("system", "kernel", "specialisation", "seconds", "cached")
+
+
 def ids(count: int, seed: int) -> list[int]:
     """Token ids without meaning; the same seed begins alike."""
     value, made = seed * 7919 + 1, [1512]
@@ -65,8 +68,7 @@ def main() -> int:
                 part.line("class", server=server.name, name=kind.name, loads=len(found), compiled=len(slow),
                           seconds=round(sum(x["seconds"] for x in found), 2))  # fmt: skip
                 for item in found:
-                    part.line("load", server=server.name, request=kind.name,
-                              **{k: item[k] for k in ("system", "kernel", "specialisation", "seconds", "cached")})  # fmt: skip
+                    part.line("load", server=server.name, request=kind.name, **{name: item[name] for name in KEPT})
             manifest(part, server, at_start)
     return 0 if not part.failures else 1
 

@@ -1,4 +1,4 @@
-"""Faults planted in our sparse-MLA kernel, as a wrong kernel would have them: a measurement that passes is no measurement.
+"""Faults planted in our sparse-MLA kernel, as a wrong kernel has them: what passes with one in it measures nothing.
 
 scale: one of the seven UE8M0 scales of each window entry is read one power of two too large.
 page:  compressed entries are read one page further than the index says.
@@ -38,7 +38,7 @@ def scale_off(q: torch.Tensor, cache: torch.Tensor, *rest: Any) -> tuple[Any, ..
 
 
 def with_scale_off(cache: torch.Tensor) -> torch.Tensor:
-    """A copy of a cache view [pages, slots, 1, 584] of one-byte elements whose pages are padded, one scale group doubled.
+    """A copy of a cache view [pages, slots, 1, 584] of one-byte elements with padded pages, one scale group doubled.
 
     The engine calls the bytes float8_e4m3fn; scales are exponents, so they are counted up as integers.
     """

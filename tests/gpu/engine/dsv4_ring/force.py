@@ -1,4 +1,4 @@
-"""Teacher forcing through the engine's own decode: a logit processor that keeps each distribution and forces the next token.
+"""Teacher forcing through the engine's own decode: keeps each distribution and forces the next token.
 
 A request's `custom_params`: `tokens`, what is to be written, and `file`, where float32 log-probabilities
 [len(tokens), vocabulary] go as a .npy file once the last one is computed. The first row comes from prefill, the others
@@ -7,7 +7,7 @@ from decode. Needs `--disable-overlap-schedule`: only then has a request all its
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -30,11 +30,13 @@ def force(logits: torch.Tensor, row: int, asked: dict[str, Any]) -> None:
     if step >= len(tokens):
         return
     kept = _rows.setdefault(file, [])
-    kept[step:] = [torch.log_softmax(logits[row].float(), dim=-1)]  # a prompt's middle chunks are sampled too, and dropped
+    kept[step:] = [
+        torch.log_softmax(logits[row].float(), dim=-1)
+    ]  # a prompt's middle chunks are sampled too, and dropped
     logits[row] = float("-inf")
     logits[row, tokens[step]] = 0.0
     if step == len(tokens) - 1:
         draft = f"{file}.tmp.npy"
         numpy.save(draft, torch.stack(kept).cpu().numpy())
-        os.replace(draft, file)
+        Path(draft).replace(file)
         del _rows[file]

@@ -1,4 +1,4 @@
-"""Every first use of a kernel in this process, as one JSON line: on a machine without caches each of them is a compilation.
+"""Each first use of a kernel in this process, as a JSON line: without caches each of them is a compilation.
 
 `RING_LOADS` names the file. A line: time (seconds since the epoch), pid, system, kernel, specialisation, seconds that
 the call took, and whether a cache had it.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_LONGEST = 600  # characters of a specialisation
+_LONGEST = 6000  # characters of a specialisation
 
 
 def start(file: str) -> list[str]:
@@ -42,7 +42,7 @@ def note(file: Path, system: str, kernel: str, specialisation: str, seconds: flo
         "seconds": round(seconds, 3),
         "cached": cached,
     }
-    with file.open("a") as out:  # one write below the pipe size: lines of several processes do not mix
+    with file.open("a") as out:  # appended in one write: lines of several processes do not mix
         out.write(json.dumps(line) + "\n")
 
 
@@ -54,8 +54,8 @@ def triton(write: Write) -> None:
 
     def listener(*, src: Any, metadata: dict[str, Any], metadata_group: Any, times: Any, cache_hit: bool) -> None:
         constants = {".".join(map(str, key)): repr(value) for key, value in getattr(src, "constants", {}).items()}
-        text = json.dumps({"signature": getattr(src, "signature", {}), "constants": constants,
-                           "warps": metadata.get("num_warps"), "stages": metadata.get("num_stages")}, default=str)  # fmt: skip
+        options = {"warps": metadata.get("num_warps"), "stages": metadata.get("num_stages")}
+        text = json.dumps({"signature": getattr(src, "signature", {}), "constants": constants, **options}, default=str)
         write("triton", metadata.get("name", "?"), text, times.total / 1e6, cached=cache_hit)
 
     knobs.compilation.listener = listener
