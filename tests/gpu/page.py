@@ -108,9 +108,15 @@ def memory(lines: list[Line]) -> str:
     rows = []
     for line in of(lines, "memory"):
         found, flags = line["found"], line["flags"]
-        asked = [flags["mem-fraction-static"], flags["context-length"], flags.get("swa-full-tokens-ratio", "its own")]
+        asked = [
+            flags.get("disaggregation-mode", "single") + ("*" if "note" in line else ""),
+            flags["mem-fraction-static"],
+            flags["context-length"],
+            flags.get("swa-full-tokens-ratio", "its own"),
+        ]
         rows.append(asked + [f"{found[key]:,.10g}" if key in found else "" for key in MEMORY])
-    return table(["fraction", "context", "window ratio asked", *MEMORY], rows)
+    notes = sorted({f"\\* {line['note']}" for line in of(lines, "memory") if "note" in line})
+    return "\n\n".join([table(["server", "fraction", "context", "window ratio asked", *MEMORY], rows), *notes])
 
 
 MEMORY = (

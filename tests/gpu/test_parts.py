@@ -94,6 +94,17 @@ def test_prompts_of_one_seed_begin_alike_and_others_do_not() -> None:
     assert all(0 <= token < 1536 for token in ready.ids(5000, 9))
 
 
+def test_records_say_that_pools_shrink_by_what_is_loaded_and_left_free() -> None:
+    """available = free after the load, less the share left free of what was free before: as the engine logs them."""
+    for record in HERE.glob("records/*/memory.jsonl"):
+        for line in map(json.loads, record.read_text().splitlines()):
+            if line["kind"] != "memory" or "share the card" in line.get("note", ""):
+                continue
+            found, fraction = line["found"], float(line["flags"]["mem-fraction-static"])
+            kept_free = found["avail_mem_before_load_gb"] * (1 - fraction)
+            assert found["available_gb"] == pytest.approx(found["avail_mem_after_load_gb"] - kept_free, abs=0.06)
+
+
 def test_a_needle_stands_in_its_text_once() -> None:
     for text, code in questions.needles():
         assert text.count(code) == 1 and text.endswith("What is the code?")

@@ -28,6 +28,7 @@ ROWS = {512: 16, 1024: 8, 4096: 1}
 # How often a batch has rows of this length; the longest ones teach the indexer.
 MIX = {512: 0.6, 1024: 0.25, 4096: 0.15}
 HELD_OUT = 64  # rows of each length that no batch has: what servers and oracle are asked
+PROFILED = 1  # the step that is profiled: kernels are made by then, and it is not yet a graph
 WARM_UP = 0.05  # of the time
 MATRIX_RATE, OTHER_RATE = 6e-4, 2e-3  # at a width of 4096
 INDEXER_WEIGHT = 0.3
@@ -234,6 +235,17 @@ def window_mask(length: int, window: int, device: Any, dtype: torch.dtype) -> to
     ]
 
 
+def profiled(step: Step, ids: torch.Tensor, learned: torch.Tensor) -> None:
+    """One step under the profiler: which kernels take its time, in ms."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        step(ids, learned)
+        torch.cuda.synchronize()
+    events = sorted(profile.key_averages(), key=lambda event: -event.self_device_time_total)
+    kernels = [[event.key[:80], round(event.self_device_time_total / 1000, 1)] for event in events[:15]]
+    total = round(sum(event.self_device_time_total for event in events) / 1000, 1)
+    print(json.dumps({"profile": kernels, "of_ms": total, "rows": list(ids.shape)}), flush=True)
+
+
 def rate(done: float) -> float:
     """Share of the peak rate when `done` of the time is spent: up, flat, down to nearly nothing."""
     return min(1.0, done / WARM_UP + 0.02, max(0.02, (1 - done) / 0.5))
@@ -246,6 +258,8 @@ def train(model: Any, corpus: Path, seconds: float, width: int) -> dict[str, Any
     indexers, masters, source = Indexers(model), Masters(model, width), batches(corpus, device)
     steps_of: dict[int, Step] = {}
     pool = None
+    # The mixing weights' products are float32, long and 24 wide: without TF32 they would take most of a step.
+    torch.set_float32_matmul_precision("high")
     if device != "cpu":
         torch.cuda.set_stream(torch.cuda.Stream())  # the default stream cannot be captured
         pool = torch.cuda.graph_pool_handle()
@@ -257,7 +271,10 @@ def train(model: Any, corpus: Path, seconds: float, width: int) -> dict[str, Any
         if length not in steps_of:
             steps_of[length] = Step(model, indexers, masters, len(ids), length, pool)
         masters.set_rate(rate(elapsed / seconds))
-        steps_of[length](ids, learned)
+        if steps == PROFILED and device != "cpu":
+            profiled(steps_of[length], ids, learned)
+        else:
+            steps_of[length](ids, learned)
         steps += 1
         if steps % 8 == 1:
             found = steps_of[length].losses.tolist()  # waits for the card
@@ -277,6 +294,17 @@ def train(model: Any, corpus: Path, seconds: float, width: int) -> dict[str, Any
     return {"steps": steps, "seconds": seconds, "loss": means[0], "indexer_loss": means[1]}
 
 
+def resumed(model: Any, shape: Shape, out: Path) -> int:
+    """Take the weights of an earlier run, as they were quantised; returns its steps. The optimiser starts anew."""
+    if not (out / "training.json").exists():
+        return 0
+    own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    for name, value in checkpoint.dense(out, shape):
+        own[name].data.copy_(value)
+    story = json.loads((out / "training.json").read_text())
+    return int(story["steps"]) + int(story.get("steps_before", 0))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the tiny DeepSeek-V4.")
     parser.add_argument("out", type=Path)
@@ -285,6 +313,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--resume", action="store_true", help="train on from the checkpoint in OUT, where there is one")
     parser.add_argument("--tiny", action="store_true", help="widths for a rehearsal on the CPU; no kernel takes them")
     options = parser.parse_args()
     shape = replace(Shape(heads=options.heads), **TINY) if options.tiny else Shape(heads=options.heads)
@@ -296,8 +325,10 @@ def main() -> None:
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
     initialise(model, shape)
+    before = resumed(model, shape, options.out) if options.resume else 0
     print(f"made in {time.monotonic() - begun:.1f} s", flush=True)
     story = train(model, options.corpus, options.seconds, shape.hidden) if options.seconds else {"steps": 0}
+    story["steps_before"] = before
     weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     size = checkpoint.write(
         shape, {k: v.detach() for k, v in weights.items()}, options.tokenizer, options.out, options.device

@@ -1,4 +1,4 @@
-"""Part `model`: the tiny DeepSeek-V4 is made and trained on the card, and whether it then answers."""
+"""Part `model`: the tiny DeepSeek-V4 is made and trained on the card; each further run trains it on."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ def make(part: Part, seconds: float) -> int:
     """Exit status of the training; its progress becomes lines of the part."""
     log = WORK / "train.log"
     command = [PYTHON, "-m", "gpu.model.train", MODEL, "--corpus", CORPUS, "--tokenizer", TOKENIZER,
-               "--seconds", seconds, "--heads", HEADS]  # fmt: skip
+               "--seconds", seconds, "--heads", HEADS, "--resume"]  # fmt: skip
     with log.open("w") as out:
         done = subprocess.run([str(word) for word in command], stdout=out, stderr=out, check=False)
     lines = log.read_text().splitlines()
     steps = [json.loads(line) for line in lines if line.startswith("{")]
-    for step in steps[:: max(1, len(steps) // 20)] + steps[-1:]:
+    told = [step for step in steps if "step" not in step]
+    taken = [step for step in steps if "step" in step]
+    for step in told + taken[:: max(1, len(taken) // 20)] + taken[-1:]:
         part.line("training", **step)
     if done.returncode:
         part.line("log", lines=lines[-25:])

@@ -70,6 +70,7 @@ def main() -> int:
                 for item in found:
                     part.line("load", server=server.name, request=kind.name, **{name: item[name] for name in KEPT})
             manifest(part, server, at_start)
+            again(part, server)
     return 0 if not part.failures else 1
 
 
@@ -91,6 +92,13 @@ def read(server: Server) -> list[Line]:
     if not server.loads.exists():
         return []
     return [json.loads(line) for line in server.loads.read_text().splitlines()]
+
+
+def again(part: Part, server: Server) -> None:
+    """The same requests on the now warm server, without its prefix cache: nothing may be compiled."""
+    client.call(f"{server.url}/flush_cache", {}, timeout=30)
+    compiled = [line["kernel"] for kind in CLASSES for line in asked(server, kind) if not line["cached"]]
+    part.expect(not compiled, f"{server.name}: nothing is compiled the second time", compiled=compiled)
 
 
 def unique(lines: Iterable[Line], key: Callable[[Line], Any]) -> list[Line]:
