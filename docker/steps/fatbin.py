@@ -5,7 +5,7 @@
     python3 fatbin.py check CARD FILE...      exit 1 where a kernel's code for the card is incomplete
 
 Only payload bytes change: headers, sizes and addresses stay, so a library loads as before. Zeroes compress to almost
-nothing. A fatbin section holds units, one for each translation unit that nvcc compiled:
+nothing. A section holds units, one for each translation unit that nvcc compiled:
 
     unit    u32 magic BA55ED50 | u16 version | u16 header bytes | u64 bytes of entries that follow
     entry   u16 kind (1: PTX, 2: machine code) | u16 version | u32 header bytes | u64 payload bytes | ...
@@ -25,7 +25,9 @@ from pathlib import Path
 
 MAGIC = 0xBA55ED50
 PTX, ELF = 1, 2
-SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+KINDS = {PTX: "ptx", ELF: "sm"}
+SECTIONS = (".nv_fatbin", "__nv_relfatbin")  # units and padding alone
+MIXED = (".cask_resource", ".ldata")  # cuBLASLt and cuFFT keep units among other data
 _UNIT = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQ")
 _ARCH_AT = 28
@@ -48,7 +50,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return f"{'ptx' if self.kind == PTX else 'sm'}_{self.arch}"
+        return f"{KINDS.get(self.kind, f'kind{self.kind}')}_{self.arch}"
 
 
 @dataclass(slots=True)
@@ -60,8 +62,15 @@ class Outcome:
     units: int = 0
 
 
-def sections(data: Buffer) -> Iterator[tuple[int, int]]:
-    """Start and size of each fatbin section of a 64-bit little-endian ELF file."""
+@dataclass(frozen=True, slots=True)
+class Section:
+    start: int
+    size: int
+    mixed: bool  # what looks like a unit and is none is other data, not a fault
+
+
+def sections(data: Buffer) -> Iterator[Section]:
+    """Each section that holds units, of a 64-bit little-endian ELF file."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise FatbinError(f"starts with {bytes(data[:6])!r}, expected a 64-bit little-endian ELF file")
     (table,) = struct.unpack_from("<Q", data, 40)
@@ -71,23 +80,35 @@ def sections(data: Buffer) -> Iterator[tuple[int, int]]:
     for name_at, kind, _flags, _address, start, length in rows:
         begin = names + name_at
         name = bytes(data[begin : data.find(b"\0", begin)]).decode()
-        if name in SECTIONS and kind != 8:  # 8: takes no room in the file
-            yield start, length
+        if name in (*SECTIONS, *MIXED) and kind != 8:  # 8: takes no room in the file
+            yield Section(start, length, name in MIXED)
 
 
-def units(data: Buffer, start: int, size: int) -> Iterator[list[Entry]]:
+def units(data: Buffer, section: Section) -> Iterator[list[Entry]]:
     """The units of one section; between them lies padding."""
-    at, end = start, start + size
-    while at + _UNIT.size <= end:
-        magic, _version, head, body = _UNIT.unpack_from(data, at)
-        if magic != MAGIC:
-            at += 8
+    at, end = section.start, section.start + section.size
+    mark = struct.pack("<I", MAGIC)
+    while (at := data.find(mark, at, end)) >= 0:
+        try:
+            after, entries = _unit(data, at, end)
+        except FatbinError:
+            if not section.mixed:
+                raise
+            at += 4
             continue
-        after = at + head + body
-        if head < _UNIT.size or after > end:
-            raise FatbinError(f"unit at {at:#x}: header {head} and body {body} bytes, expected to end by {end:#x}")
-        yield list(_entries(data, at + head, after))
+        yield entries
         at = after
+
+
+def _unit(data: Buffer, at: int, end: int) -> tuple[int, list[Entry]]:
+    """Where the unit at `at` ends, and its entries."""
+    if at + _UNIT.size > end:
+        raise FatbinError(f"unit at {at:#x}: cut off at {end:#x}")
+    _magic, _version, head, body = _UNIT.unpack_from(data, at)
+    after = at + head + body
+    if head < _UNIT.size or after > end:
+        raise FatbinError(f"unit at {at:#x}: header {head} and body {body} bytes, expected to end by {end:#x}")
+    return after, list(_entries(data, at + head, after))
 
 
 def _entries(data: Buffer, at: int, end: int) -> Iterator[Entry]:
@@ -119,8 +140,8 @@ def strip(path: Path, card: int) -> Outcome:
     """Zero every payload that the card does not need, in place."""
     done = Outcome()
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
-        for start, size in sections(data):
-            for entries in units(data, start, size):
+        for section in sections(data):
+            for entries in units(data, section):
                 done.units += 1
                 keep = needed(entries, card)
                 for entry in entries:
@@ -136,8 +157,8 @@ def listed(path: Path) -> Outcome:
     """Bytes of payload by architecture; those that a former strip zeroed apart."""
     done = Outcome()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for start, size in sections(data):
-            for entries in units(data, start, size):
+        for section in sections(data):
+            for entries in units(data, section):
                 done.units += 1
                 for entry in entries:
                     (done.kept if _present(data, entry) else done.zeroed)[entry.name] += entry.size
@@ -148,10 +169,10 @@ def missing(path: Path, card: int) -> list[str]:
     """Units whose code for the card is not there: an entry that the card needs is zeroed. Empty when all is well."""
     wrong = []
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for start, size in sections(data):
-            for number, entries in enumerate(units(data, start, size)):
+        for section in sections(data):
+            for number, entries in enumerate(units(data, section)):
                 gone = [e.name for e in needed(entries, card) if e.size and not _present(data, e)]
-                wrong += [f"{path.name}: unit {number} at {start:#x} lacks {name}" for name in gone]
+                wrong += [f"{path.name}: unit {number} at {section.start:#x} lacks {name}" for name in gone]
     return wrong
 
 

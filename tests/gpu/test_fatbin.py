@@ -37,7 +37,7 @@ def unit(*entries: bytes) -> bytes:
 
 def library(path: Path, **sections: bytes) -> Path:
     """A 64-bit ELF file with the given sections; `_` at the start of a keyword stands for a dot."""
-    names = [re.sub("^_nv", ".nv", name) for name in sections] + [".shstrtab"]
+    names = [re.sub("^_(?=[a-z])", ".", name) for name in sections] + [".shstrtab"]
     table = b"\0" + b"".join(name.encode() + b"\0" for name in names)
     data, rows, at = b"", [(0, 0, 0, 0, 0, 0)], 64
     for name, content in zip(names, [*sections.values(), table], strict=True):
@@ -105,6 +105,19 @@ def test_several_units_and_both_kinds_of_section(fatbin: ModuleType, tmp_path: P
     assert done.units == 3
     assert dict(done.kept) == {"sm_90": 64, "ptx_80": 32}
     assert dict(done.zeroed) == {"sm_100": 24, "sm_120": 64}
+
+
+def test_units_among_other_data_are_found_and_the_other_data_is_left_alone(fatbin: ModuleType, tmp_path: Path) -> None:
+    """cuBLASLt's .cask_resource and cuFFT's .ldata: the magic number may also stand in a table, or in code."""
+    table = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 10**9) + b"some table"
+    inside = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 32) + b"\xff" * 32  # as long as a unit, and no entry
+    content = table + b"\0" * 6 + unit(entry(2, 90, A), entry(2, 120, B)) + inside
+    path = library(tmp_path / "x.so", _ldata=content, _cask_resource=unit(entry(2, 100, C)))
+    done = fatbin.strip(path, 90)
+    after = path.read_bytes()
+    assert dict(done.kept) == {"sm_90": 40} and dict(done.zeroed) == {"sm_120": 24, "sm_100": 32}
+    assert table in after and inside in after and A in after
+    assert fatbin.missing(path, 90) == []
 
 
 def test_a_gap_is_noticed(fatbin: ModuleType, tmp_path: Path) -> None:

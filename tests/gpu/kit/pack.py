@@ -89,7 +89,8 @@ def engine(options: Options, lists: dict[str, Any]) -> Path:
     remove(site, [*paths, *lists["only"].get(str(options.card), [])])
     for path in matches(site, lists["symbols"]["paths"]):
         run("strip", "--strip-unneeded", path)
-    libraries = matches(site, lists["fatbins"]["paths"])
+    wanted = lists["fatbins"]["paths"] + (lists["fatbins"]["cuda"] if options.cuda == "kit" else [])
+    libraries = matches(site, wanted)
     run(sys.executable, FATBIN, "strip", str(options.card), *libraries)
     run(sys.executable, FATBIN, "check", str(options.card), *libraries)
     return site
