@@ -22,6 +22,7 @@ PARTS = {
         "a checkpoint and an otherwise empty card (stop); after answers they are compared",
     ),
     "tensor-parallel": ("gpu.parts.tensor_parallel", "main", "two empty cards and a checkpoint"),
+    "layouts": ("gpu.parts.layouts", "main", "two empty cards and a checkpoint"),
     "stop": ("gpu.parts.kernels", "stop", "nothing"),
 }
 

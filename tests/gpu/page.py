@@ -1,6 +1,6 @@
 """docs/gpu.md from the parts of any number of machines: python -m gpu.page RECORDS... > docs/gpu.md
 
-RECORDS: folders of one machine and day each, with the .jsonl files that the parts wrote.
+RECORDS: folders of one machine and day each, with the .jsonl files that the parts wrote and notes.md in words.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ Written by `make gpu-page` from the records in `tests/gpu/records/`; edit those 
 
 Ring 2 runs the product with the CUDA engine on whatever NVIDIA cards are there, with a tiny DeepSeek-V4 of the true
 architecture. `make gpu-kit CARD=90` packs what a machine without a network needs; there, `bash setup.sh`, then
-`python -m gpu PART` for each part below. On a card other than sm_120 the engine is made to take sm_120's code path in
-attention, indexer and MHC, and other GEMM and MoE kernels stand in. **Nothing here was run on an sm_120 card.**
-"""
+`python -m gpu PART` for each part below (tests/gpu/README.md). On a card other than sm_120 the engine is made to take
+sm_120's code path in attention, indexer and MHC, and other GEMM and MoE kernels stand in. **Nothing here was run on an sm_120 card.**"""
 
 
 def read(path: Path) -> list[Line]:
@@ -167,7 +166,10 @@ def page(folders: list[Path]) -> str:
         if not parts:
             continue
         first = next(iter(parts.values()))
-        texts.append(f"## {folder.name}\n\n{machine(first)}\n\n{ran(parts)}\n\n{failures(parts)}".rstrip())
+        notes = folder / "notes.md"
+        told = notes.read_text(encoding="utf-8").strip() if notes.exists() else ""
+        paragraphs = (f"## {folder.name}", machine(first), told, ran(parts), failures(parts))
+        texts.append("\n\n".join(text for text in paragraphs if text))
         shown = [name for name in ORDER if name in parts]
         texts += [f"### {folder.name}: {name}\n\n{SECTIONS.get(name, checks)(parts[name])}" for name in shown]
     return "\n\n".join(texts).rstrip() + "\n"

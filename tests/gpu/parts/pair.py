@@ -34,12 +34,13 @@ def profile() -> str:
     return ONE_CARD if len(machine.facts()["cards"]) == 1 else TWO_CARDS
 
 
-def environment() -> dict[str, str]:
+def environment(mode: str = "pd") -> dict[str, str]:
     own = {
         "DSV4_CACHE_DIR": str(CACHE),
         "DSV4_HOST": "127.0.0.1",
         "DSV4_LINK_TIMEOUT": LINK_TIMEOUT,
         "DSV4_LOG_FORMAT": "text",
+        "DSV4_MODE": mode,
         "DSV4_MODEL": str(MODEL),
         "DSV4_PROFILE": profile(),
         "DSV4_RUN_DIR": str(RUN),
@@ -50,12 +51,13 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("DSV4_")} | own
 
 
-def start() -> subprocess.Popen[bytes]:
+def start(mode: str = "pd") -> subprocess.Popen[bytes]:
+    """`dsv4-pd serve` in a session of its own; its console goes to pair.log."""
     RUN.mkdir(parents=True, exist_ok=True)
     python = str(ROOT / "venvs/appliance/bin/python")
     module = "gpu.one_card" if profile() == ONE_CARD else "dsv4_pd"
     with (WORK / "pair.log").open("wb") as out:
-        return subprocess.Popen([python, "-m", module, "serve"], env=environment(), stdout=out, stderr=out,
+        return subprocess.Popen([python, "-m", module, "serve"], env=environment(mode), stdout=out, stderr=out,
                                 start_new_session=True)  # fmt: skip
 
 
