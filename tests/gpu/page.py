@@ -20,7 +20,9 @@ Written by `make gpu-page` from the records in `tests/gpu/records/`; edit those 
 Ring 2 runs the product with the CUDA engine on whatever NVIDIA cards are there, with a tiny DeepSeek-V4 of the true
 architecture. `make gpu-kit CARD=90` packs what a machine without a network needs; there, `bash setup.sh`, then
 `python -m gpu PART` for each part below (tests/gpu/README.md). On a card other than sm_120 the engine is made to take
-sm_120's code path in attention, indexer and MHC, and other GEMM and MoE kernels stand in. **Nothing here was run on an sm_120 card.**"""
+sm_120's code path in attention, indexer and MHC, and other GEMM and MoE kernels stand in.
+
+**Nothing here was run on an sm_120 card.**"""
 
 
 def read(path: Path) -> list[Line]:
