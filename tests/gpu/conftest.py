@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 collect_ignore = [
-    "cases.py", "compare.py", "engine", "engine_side.py", "forced.py", "kit/unpack.py", "model", "parts/kernels.py",
+    "cases.py",
+    "compare.py",
+    "engine",
+    "engine_side.py",
+    "forced.py",
+    "forced_check.py",
+    "kit/unpack.py",
+    "model",
+    "parts/kernels.py",
     "parts/tensor_parallel.py",
-]  # fmt: skip
+]

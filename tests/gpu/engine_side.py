@@ -12,7 +12,7 @@ import torch
 
 from gpu import forced
 from gpu.compare import difference
-from gpu.model import checkpoint, experts, formats, reference, train
+from gpu.model import checkpoint, experts, formats, initial, reference, steps, train
 from gpu.model.shape import Shape
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def rope_is_the_engine_s() -> None:
 
 def made(folder: Path) -> object:
     model = reference.empty(TINY, "cpu", torch.float32)
-    train.initialise(model, TINY)
+    initial.initialise(model, TINY)
     weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     size = checkpoint.write(TINY, {k: v.detach() for k, v in weights.items()}, ROOT / "demo/model", folder, "cpu")
     assert size > 1e6
@@ -98,14 +98,14 @@ def a_checkpoint_is_read_back_and_in_chunks() -> None:
 
 def training_sees_the_window_that_the_model_has() -> None:
     model = reference.empty(TINY, "cpu", torch.float32)
-    train.initialise(model, TINY)
+    initial.initialise(model, TINY)
     ids = torch.randint(0, 1500, (2, 200), generator=torch.Generator().manual_seed(2))
-    mask = train.window_mask(200, TINY.window, "cpu", torch.float32).expand(2, -1, -1, -1)
+    mask = steps.window_mask(200, TINY.window, "cpu", torch.float32).expand(2, -1, -1, -1)
     with torch.no_grad():
         own = model.model(input_ids=ids, use_cache=False).last_hidden_state
         ours = model.model(input_ids=ids, attention_mask={"sliding_attention": mask}, use_cache=False).last_hidden_state
     assert torch.equal(own, ours)
-    bias = train.by_slot(4, 64)
+    bias = initial.by_slot(4, 64)
     assert (bias > 0).sum() == 32 and ((bias > 0).sum(1) == 8).all()
 
 

@@ -125,37 +125,45 @@ def ancestor(pid: int, wanted: int) -> bool:
     return False
 
 
+class Requests:
+    """Long answers in threads of their own, and how each of them ended."""
+
+    BODY = {"text": "Count.", "sampling_params": {"max_new_tokens": 20000, "ignore_eos": True, "temperature": 0}}
+
+    def __init__(self) -> None:
+        self.found: list[dict[str, Any]] = []
+        self.threads: list[threading.Thread] = []
+
+    def send(self, name: str) -> None:
+        self.threads.append(threading.Thread(target=self.ask, args=(name,)))
+        self.threads[-1].start()
+
+    def ask(self, name: str) -> None:
+        status, answer = client.call(f"{API}/generate", self.BODY, 150)
+        self.found.append({"request": name, "status": status, "ended": time.monotonic(), "answer": str(answer)[:120]})
+
+    def ended(self, since: float) -> list[dict[str, Any]]:
+        """Once all have ended: seconds since a moment instead of the clock's."""
+        for thread in self.threads:
+            thread.join(160)
+        return [item | {"ended": round(item["ended"] - since, 1)} for item in self.found]
+
+
 def killed(part: Part, role: str, process: subprocess.Popen[bytes]) -> None:
     """Requests in flight end soon, the loss is noticed, and the pair serves again."""
-    found: list[dict[str, Any]] = []
-    body = {"text": "Count.", "sampling_params": {"max_new_tokens": 20000, "ignore_eos": True, "temperature": 0}}
-
-    def ask(name: str) -> None:
-        begun = time.monotonic()
-        status, answer = client.call(f"{API}/generate", body, 150)
-        found.append({"request": name, "status": status, "seconds": round(time.monotonic() - begun, 1),
-                      "answer": str(answer)[:120]})  # fmt: skip
-
-    threads = [threading.Thread(target=ask, args=(f"in flight {n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
+    requests = Requests()
+    for number in range(4):
+        requests.send(f"in flight {number}")
     time.sleep(3)
-    victim = scheduler(role)
-    os.kill(victim, signal.SIGKILL)
+    os.kill(scheduler(role), signal.SIGKILL)
     begun = time.monotonic()
-    late = threading.Thread(target=ask, args=("sent after the kill",))
-    late.start()
+    requests.send("sent after the kill")
     noticed = client.wait_until(lambda: not ready(), 30, 0.05)
     recovered = client.wait_until(lambda: ready() or process.poll() is not None, RECOVERY_S)
-    for thread in (*threads, late):
-        thread.join(160)
-    after = time.monotonic() - begun
-    part.line(
-        "killed", role=role, noticed_s=noticed, recovered_s=recovered, requests=found, all_ended_s=round(after, 1)
-    )
-    # Those in flight ran for 3 s before the kill.
-    longest = max((item["seconds"] - 3 * item["request"].startswith("in flight") for item in found), default=0)
+    found = requests.ended(begun)
+    part.line("killed", role=role, noticed_s=noticed, recovered_s=recovered, requests=found)
     part.expect(noticed is not None, f"{role}: the loss is noticed", seconds=noticed)
+    longest = max((item["ended"] for item in found), default=0.0)
     part.expect(longest <= IN_FLIGHT_S, f"{role}: requests end within {IN_FLIGHT_S:g} s of the kill", longest_s=longest)
     part.expect(ready(), f"{role}: READY again after its scheduler was killed", seconds=recovered)
     status, answer = answers.chat(API, QUESTIONS[0][0])
