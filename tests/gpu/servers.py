@@ -12,8 +12,8 @@ from pathlib import Path
 from gpu import client
 
 ROOT = Path(os.environ.get("RING_ROOT", "/opt/dsv4-pd"))
-WORK = Path(os.environ.get("RING_WORK", "/tmp/ring"))
-CACHE = Path(os.environ.get("RING_CACHE", "/tmp/cB"))
+WORK = Path(os.environ.get("RING_WORK", "/var/tmp/dsv4-ring"))
+CACHE = Path(os.environ.get("RING_CACHE", ROOT / "cache"))
 MODEL = Path(os.environ.get("RING_MODEL", WORK / "model"))
 PYTHON = ROOT / "venvs/engine/bin/python"
 TOKENS = 262_144  # a few layers on a large card would make pools beyond what 32-bit offsets reach

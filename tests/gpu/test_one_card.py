@@ -30,7 +30,7 @@ card = replace(plans.eight_cards(1).gpus[0], compute_capability=(9, 0), numa_nod
 facts = replace(plans.eight_cards(1), gpus=(card,) * {cards})
 places = one_card.patch(dsv4_pd) if {patched} else 0
 try:
-    plan = plans.make({{"DSV4_PROFILE": "ring-one-card", "DSV4_MODEL": "/tmp/m"}}, facts)
+    plan = plans.make({{"DSV4_PROFILE": "ring-one-card", "DSV4_MODEL": "/models/m"}}, facts)
 except HardwareError as error:
     sys.exit(f"refused: {{error}}")
 print(places > 0, [role.role for role in plan.placement.roles], [role.base_gpu_id for role in plan.placement.roles],

@@ -2,9 +2,11 @@
 # On the GPU machine, once every part lies in this script's folder: the environments under ROOT/venvs, as the image has
 # them, and ROOT/env.sh for the ring's commands. Needs Python 3.12 with PyTorch for CUDA 13 (or a kit with CUDA=kit) and
 # nvcc; no network.
-#   bash setup.sh [ROOT] [CACHE]      /opt/dsv4-pd and /tmp/cB
+#   bash setup.sh [ROOT] [CACHE]      /opt/dsv4-pd and ROOT/cache
+# A cache that the kit brings is whole only where it was made: FlashInfer builds anew at another path.
 set -euo pipefail
-parts=$(cd "$(dirname "$0")" && pwd) root=${1:-/opt/dsv4-pd} cache=${2:-/tmp/cB} begun=$SECONDS
+parts=$(cd "$(dirname "$0")" && pwd) root=${1:-/opt/dsv4-pd} begun=$SECONDS
+cache=${2:-$root/cache}
 python=${PYTHON:-python3}
 site=$root/venvs/engine/lib/python3.12/site-packages
 
@@ -34,9 +36,10 @@ fi
 # Triton's index names files by absolute path: moved to where this cache lies.
 if compgen -G "$parts/jit-cache.tar.zst.*" > /dev/null; then
     mkdir -p "$cache"
-    unpack jit-cache "$(dirname "$cache")"
-    packed=$(dirname "$cache")/cB
-    [[ $packed == "$cache" ]] || { cp -r "$packed/." "$cache"; find "$cache/triton" -name '__grp__*.json' -exec sed -i "s|$packed/|$cache/|g" {} +; }
+    fresh=$(mktemp -d -p "$(dirname "$cache")")
+    unpack jit-cache "$fresh"
+    cp -a "$fresh"/*/. "$cache" && rm -rf "$fresh"
+    find "$cache/triton" -name '__grp__*.json' -exec sed -i -E "s|\"[^\"]*/triton/|\"$cache/triton/|g" {} +
 fi
 
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
