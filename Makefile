@@ -49,7 +49,7 @@ test-control: $(VENVS)/dev/.done
 	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser and not slow" $(ARGS)
 
 test-pair: $(VENVS)/dev/.done engine
-	$(PYTEST) -m "(engine or pair) and not slow" tests/entrypoint tests/gate tests/tools tests/demo tests/pair/test_appliance.py $(ARGS)
+	$(PYTEST) -m "(engine or pair) and not slow" tests/entrypoint tests/gate tests/gpu tests/tools tests/demo tests/pair/test_appliance.py $(ARGS)
 
 clean: ## Remove what these commands made
 	rm -rf .venvs .demo .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis

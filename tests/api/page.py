@@ -24,7 +24,7 @@ The page describes the API, not the model.
 
 * Nothing here hangs. What a pair cannot serve is refused by both halves at once, in the engine's own request path, by
   the plugin `dsv4-gate` ([ADR 0601](adr/0601-the-gate-is-in-the-engine.md)). The guard reads its record before READY.
-* What costs much is refused before it costs ([ADR 0603](adr/0603-what-costs-much-is-refused.md)): a body above 16 bytes
+* What costs much is refused before it costs ([ADR 0604](adr/0604-what-costs-much-is-refused.md)): a body above 16 bytes
   for each token of the context (at least 1 MiB); a prompt that can't fit, before it is tokenized; grammars that cannot
   end, that fit one text in many ways, or that are too large (128 KiB, 100 levels); more than 1,024 entries of
   `logit_bias`, `stop_token_ids` or `token_ids_logprob`; more than 4,096 bytes of `stop`. `stop_regex` is off.

@@ -7,10 +7,9 @@ from typing import Literal
 from dsv4_pd.settings.schema import Settings
 
 LOOPBACK = "127.0.0.1"
-# The longest run of text that this family's tokenizers make one token of (128 blanks, dashes, ...), in bytes.
-LONGEST_TOKEN_BYTES = 128
-# What stands around the prompt: tools, schemas, field names; and JSON's escapes where the context is small.
-PAYLOAD_OVERHEAD_BYTES = 1 << 20
+# A token is four to five bytes of text, six in a JSON escape of each byte; this is what the engine's gate lets in, too.
+BYTES_PER_TOKEN = 16
+PAYLOAD_MIN_BYTES = 1 << 20
 # At its own info level the router writes two lines for every request, probes included.
 _LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "error"}
 
@@ -62,15 +61,15 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
 
 
 def payload_limit(context_length: int) -> int:
-    """Bytes that one request's body may have: more can't be a prompt that fits the context, however it is written.
+    """Bytes that one request's body may have: as many as the gate in the engines takes (`dsv4_gate.sizes`).
 
     Both routers allow 512 MiB by themselves, and both halves tokenize a prompt on their event loop before they refuse
     it for its length, so that everybody waits for it.
 
-    >>> payload_limit(4096), payload_limit(524288) >> 20
-    (1572864, 65)
+    >>> payload_limit(4096), payload_limit(524288)
+    (1048576, 8388608)
     """
-    return context_length * LONGEST_TOKEN_BYTES + PAYLOAD_OVERHEAD_BYTES
+    return max(PAYLOAD_MIN_BYTES, context_length * BYTES_PER_TOKEN)
 
 
 def _limits(settings: Settings) -> tuple[str, ...]:
@@ -81,7 +80,8 @@ def _limits(settings: Settings) -> tuple[str, ...]:
     """
     limit = ("--max-concurrent-requests", str(settings.max_concurrent_requests))
     if settings.router == "smg":
-        return (*limit, "--queue-size", str(settings.queue_size))
+        # Its plain log writes what a client sent as it came, line breaks and all; its JSON escapes them.
+        return (*limit, "--queue-size", str(settings.queue_size), "--log-json")
     return (*limit, "--queue-size", "0", "--rate-limit-tokens-per-second", "1")
 
 

@@ -18,6 +18,9 @@ _NOISE = re.compile(
             # The guard offers the workers as soon as they answer; the router's own attempt comes second.
             r"Worker http://\S+ already exists",
             r"Workflow failed due to step dependency failure",
+            # It asks servers that still load whether they are there, every five seconds and once for each.
+            r"Step failed: detect_connection_mode",
+            r'"message":"Step failed".*"step_id":"detect_connection_mode"',
         )
     )
 )
