@@ -8,7 +8,7 @@ test-slow: $(VENVS)/dev/.done
 	$(PYTEST) -n 2 -m "slow and not engine and not pair and not docker and not browser" $(ARGS)
 
 test-recovery: $(VENVS)/dev/.done engine ## Kill, stop and break the real pair
-	$(PYTEST) -m pair tests/pair/test_recovery.py tests/pair/test_listeners.py $(ARGS)
+	$(PYTEST) -m pair tests/pair --ignore=tests/pair/test_appliance.py $(ARGS)
 
 test-api: $(VENVS)/dev/.done engine ## Send every field of the API to the real pair, through both routers
 	$(PYTEST) -m pair tests/api $(ARGS)

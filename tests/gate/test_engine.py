@@ -21,10 +21,11 @@ from sglang.srt.plugins.hook_registry import HookRegistry
 load_plugins()
 import logging
 from dsv4_gate.lines import MARK
+from dsv4_gate.rendezvous import TARGET
 from dsv4_gate.targets import PARAMETERS, SCHEDULER
 json.dump({
     "applied": sorted(HookRegistry._patched),
-    "main": sorted(PARAMETERS), "scheduler": sorted(SCHEDULER), "detokenizer": [],
+    "main": sorted(PARAMETERS), "scheduler": sorted([*SCHEDULER, TARGET]), "detokenizer": [TARGET],
     "one line": hasattr(logging.Handler.format, MARK),
 }, open(sys.argv[1], "w"))
 """
