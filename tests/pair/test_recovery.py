@@ -135,7 +135,11 @@ def test_requests_that_decode_holds_end_in_time_when_prefill_dies(appliance: App
 
 
 def test_a_prefill_that_takes_longer_than_a_minute_is_served(appliance: Appliance) -> None:
-    """Slowed by stopping its scheduler for most of the time: between two stops it computes one step of the prompt."""
+    """Slowed by stopping its scheduler for most of the time: between two stops it computes one step of the prompt.
+
+    The engine's own /health may fail meanwhile, and its /ready then says no, which the state repeats: a scheduler that
+    only computes answers it. What must never come of it is a restart, or an answer that is cut short.
+    """
     pid, spent = scheduler(appliance, "prefill"), appliance.health()["restarts"]["spent"]
     done: list[tuple[float, int]] = []
     states: set[str] = set()
@@ -156,12 +160,13 @@ def test_a_prefill_that_takes_longer_than_a_minute_is_served(appliance: Applianc
         until = time.monotonic() + 2
         while appliance.metrics("prefill").get("sglang:realtime_tokens_total") == before and time.monotonic() < until:
             time.sleep(0.02)
-        states.add(appliance.state())
+        health = appliance.health()
+        states.add(health["state"] if health["state"] in ("READY", "DEGRADED") else health["reason"])
     client.join(300)
     print("served after", done, states)
     assert done[0][1] == 200
     assert done[0][0] > 60, "the test's own promise"
-    assert states <= {"READY", "DEGRADED"}
+    assert states <= {"READY", "DEGRADED", "prefill: /ready says no"}
     assert appliance.health()["restarts"]["spent"] == spent
 
 
