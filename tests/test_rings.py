@@ -42,7 +42,8 @@ def test_every_test_is_in_a_ring() -> None:
     for targets in (["test-all"], CI):  # together: both collect the same rings
         ran = set[str]().union(*(collected(*ring) for ring in rings(*targets)))
         assert len(ran) > 1000, targets
-        assert not sorted(collected(*EVERYWHERE) - ran), f"{targets} run none of these; see make/*.mk and testpaths"
+        left_out = collected("-m", "long", *EVERYWHERE) if targets is CI else set()
+        assert not sorted(collected(*EVERYWHERE) - ran - left_out), f"{targets} run none of these; see make/*.mk"
 
 
 # --- .ci/run itself, with every command replaced

@@ -21,7 +21,7 @@ from dsv4_pd.plan.guard_config import GuardConfig
 from dsv4_pd.run.guard import tree
 from support.appliance import Appliance
 
-pytestmark = [pytest.mark.pair, pytest.mark.slow]
+pytestmark = [pytest.mark.pair, pytest.mark.slow, pytest.mark.long]
 CANARY_INTERVAL_S = GuardConfig.__dataclass_fields__["canary_interval"].default
 SLACK_S = 5.0  # a machine whose two cores others use as well
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
