@@ -24,10 +24,10 @@ from dsv4_pd.run.supervision import guard_watch, inherited, sweep
 def plan(folder: Path, limit: int) -> Any:
     settings = SimpleNamespace(drain_timeout=5, restart_limit=limit, restart_window=600, api_key=None,
                                log_level="info", host="127.0.0.1", port=1, ops_port=2, router="stub",
-                               served_model_name="stub")  # fmt: skip
+                               served_model_name="stub", ops_host="127.0.0.1")  # fmt: skip
     paths = Paths(run=folder / "run", state=folder / "state", cache=folder / "state", temp=folder / "run/tmp")
     return SimpleNamespace(paths=paths, settings=settings, programs=(), profile=SimpleNamespace(name="stub"),
-                           placement=SimpleNamespace(roles=()))  # fmt: skip
+                           placement=SimpleNamespace(roles=()), environ=os.environ)  # fmt: skip
 
 
 def broken(*_: Any) -> Any:
@@ -52,7 +52,7 @@ def main(folder: Path, options: dict[str, str]) -> int:
             foreground = serve.Foreground(made, console)
             if "loop" in options:
                 foreground._stop = broken  # type: ignore[method-assign]
-            serve.boot.clean = lambda _: None  # keeps the harness' own files for the next start
+            serve.files.clean = lambda _: None  # keeps the harness' own files for the next start
             return foreground.run()
 
 
