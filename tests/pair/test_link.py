@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from chaos.network import filtered
 from dsv4_pd.plan.guard_config import GuardConfig
 from dsv4_pd.run.guard import tree
 from support.appliance import Appliance
@@ -71,16 +72,8 @@ def link_ports(appliance: Appliance) -> set[str]:
 def cut(ports: set[str]) -> Iterator[None]:
     """Packets to and from these ports are dropped: no reset, no answer."""
     assert ports, "decode listens for nobody"
-    rules = [
-        ("INPUT", "-i", "lo", "-p", "tcp", way, port, "-j", "DROP") for port in ports for way in ("--dport", "--sport")
-    ]
-    for rule in rules:
-        subprocess.run(["iptables", "-I", *rule], check=True)
-    try:
+    with filtered([int(port) for port in ports], "-i", "lo"):
         yield
-    finally:
-        for rule in rules:
-            subprocess.run(["iptables", "-D", *rule], check=True)
 
 
 def ask(appliance: Appliance, stop: threading.Event, answers: list[int]) -> None:
