@@ -211,7 +211,7 @@ def test_what_is_needed_is_gathered_from_plans_and_data() -> None:
     assert {"SGLANG_HOST_IP", "SGLANG_PLUGINS"} <= needs.variables(planned)
     assert {"sglang:realtime_tokens_total", "sglang:time_to_first_token_seconds_bucket"} <= needs.metrics()
     assert "sglang.srt.runtime_context.get_disagg" in needs.engine_paths()
-    assert needs.refused_by_engine() > {"--port"} and needs.refused_by_routers() > {"--port"}
+    assert needs.refused_by_engine() > {"--port"} and needs.refused_by_router("smg") > {"--port"}
     assert program.reworded() and needs.signatures()
 
 

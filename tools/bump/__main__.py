@@ -18,6 +18,7 @@ from dsv4_gate import overload, rules, samples
 from dsv4_gate import targets as gate
 from dsv4_hooks.engine import ENGINE_VERSION
 from dsv4_kernels.sglang_plugin import table as kernels
+from dsv4_pd.plan import owned_flags
 
 from bump import checks, needs, parsers, report
 from bump.checks import Finding, Verdict
@@ -116,9 +117,11 @@ def watched() -> list[dict[str, str]]:
 def of_routers(router: Path | None, smg: Path | None) -> Iterator[Finding]:
     """Flags of the routers whose sources were given."""
     planned = needs.plans()
-    for name, given, package in (("sglang-router", router, "sglang_router"), ("smg", smg, "smg")):
+    folders = {"sglang-router": (router, "sglang_router"), "smg": (smg, "smg")}
+    for name in owned_flags.ROUTERS:
+        given, package = folders[name]
         if given is not None:
-            wanted = needs.router_flags(planned, name) | needs.refused_by_routers()
+            wanted = needs.router_flags(planned, name) | needs.refused_by_router(name)
             yield from checks.flags(f"{name} flags", wanted, parsers.router_flags(folder_of(given), package))
 
 

@@ -102,9 +102,9 @@ def refused_by_engine() -> set[str]:
     return _long(owned_flags.engine_owned(profiles.read_all(paths.profiles_dir())))
 
 
-def refused_by_routers() -> set[str]:
-    """The same for the routers."""
-    return _long(owned_flags.router_owned())
+def refused_by_router(name: owned_flags.RouterName) -> set[str]:
+    """The same for one router."""
+    return _long(owned_flags.router_owned([name]))
 
 
 def _long(words: Iterable[str]) -> set[str]:

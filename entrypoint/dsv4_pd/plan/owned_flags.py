@@ -9,8 +9,8 @@ against the parsers of the engine and of both routers.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, get_args
 
 from dsv4_pd.errors import Problem
 from dsv4_pd.host.facts import Gpu, HostFacts, NumaNode
@@ -21,6 +21,8 @@ from dsv4_pd.plan.programs import server_flags
 from dsv4_pd.plan.router_args import router_argv
 from dsv4_pd.settings.schema import Settings, env_name
 
+RouterName = Literal["sglang-router", "smg"]
+ROUTERS: tuple[RouterName, ...] = get_args(RouterName)
 # another spelling of a flag -> the flag that the plan sets
 ENGINE_SYNONYMS = {"--model": "--model-path", "--tensor-parallel-size": "--tp-size"}
 ROUTER_SYNONYMS: Mapping[str, str] = {}
@@ -90,10 +92,10 @@ def engine_flags(known: Mapping[str, Profile]) -> frozenset[str]:
     )
 
 
-def router_flags() -> frozenset[str]:
-    """Every flag that the plan sets on either router."""
+def router_flags(routers: Sequence[RouterName] = ROUTERS) -> frozenset[str]:
+    """Every flag that the plan sets on one of the routers."""
     modes: tuple[Literal["pd", "single"], ...] = ("pd", "single")
-    argvs = (router_argv(Settings(router=name), mode) for name in ("sglang-router", "smg") for mode in modes)
+    argvs = (router_argv(Settings(router=name), mode) for name in routers for mode in modes)
     return frozenset(word for argv in argvs for word in argv if word.startswith("--"))
 
 
@@ -124,9 +126,9 @@ def engine_owned(known: Mapping[str, Profile]) -> dict[str, str]:
     return _owned(engine_flags(known), ENGINE_FREE, ENGINE_SYNONYMS, ENGINE_ALSO, _ENGINE_SETTINGS)
 
 
-def router_owned() -> dict[str, str]:
-    """The same for the router."""
-    return _owned(router_flags(), ROUTER_FREE, ROUTER_SYNONYMS, ROUTER_ALSO, _ROUTER_SETTINGS)
+def router_owned(routers: Sequence[RouterName] = ROUTERS) -> dict[str, str]:
+    """The same for the routers."""
+    return _owned(router_flags(routers), ROUTER_FREE, ROUTER_SYNONYMS, ROUTER_ALSO, _ROUTER_SETTINGS)
 
 
 def _owned(
