@@ -35,10 +35,10 @@ check: $(VENVS)/dev/.done ## Lint, format, types, import contracts, generated fi
 	$(DEV)/lint-imports --no-cache
 	$(DEV)/python docs/generate.py --check
 
-docs: $(VENVS)/dev/.done ## Write the generated files anew
+docs: $(VENVS)/dev/.done ## Regenerate the generated files
 	$(DEV)/python docs/generate.py
 
-lock: $(VENVS)/dev/.done ## Resolve the requirement locks of the control plane anew
+lock: $(VENVS)/dev/.done ## Resolve the control plane's requirement locks again
 	cd docker && for name in appliance dev; do ../$(DEV)/pip-compile -q --upgrade --generate-hashes --strip-extras \
 	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
 	  -o $$name.lock $$name.in; done
