@@ -10,6 +10,8 @@ ARG SHARE=${VENVS}/appliance/share/dsv4-pd
 # --- system: Debian's own packages --------------------------------------------------------------------------------
 FROM ${BASE} AS system
 # gcc, g++ and Python.h: Triton, TVM-FFI and FlashInfer compile at run time. binutils comes with them.
+# The pipes below only shorten what is printed.
+# hadolint ignore=DL4006
 RUN --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
     rm -f /etc/apt/apt.conf.d/docker-clean \
     && apt-get update -q \
@@ -103,10 +105,12 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/u
     && $ENGINE/bin/python /src/check/plugins.py dsv4-kernels
 # For one rank's heads in the shipped profiles: 16 at TP4, 32 at TP2. The second time nothing may be left to compile.
 RUN warm="$ENGINE/bin/python -m dsv4_kernels.aot.warm /opt/dsv4-pd/caches/triton --heads 16 32" \
-    && $warm && $warm | tee /tmp/again && grep -q ': 0 kernels compiled' /tmp/again && rm /tmp/again
+    && $warm && $warm > /tmp/again && cat /tmp/again && grep -q ': 0 kernels compiled' /tmp/again && rm /tmp/again
 RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=docker/steps,target=/src/steps \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels \
-    cat /src/engine.lock /src/steps/left-out.toml /wheels/*.whl | sha256sum | cut -c 1-12 > /opt/dsv4-pd/cache-key \
+    cat /src/engine.lock /src/steps/left-out.toml /wheels/*.whl > /tmp/inputs \
+    && sum=$(sha256sum /tmp/inputs) && rm /tmp/inputs \
+    && printf '%.12s\n' "$sum" > /opt/dsv4-pd/cache-key \
     && grep -Ex '[0-9a-f]{12}' /opt/dsv4-pd/cache-key
 
 # --- appliance: the control plane and its data --------------------------------------------------------------------
@@ -156,7 +160,7 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/u
     && $python -c 'import dsv4_pd; print(dsv4_pd.__version__)' > /opt/dsv4-pd/version \
     && $python /src/sbom.py $VENVS/* > /opt/dsv4-pd/sbom.spdx.json \
     && test -z "$(find $VENVS/appliance/share ! -perm -o=r)" \
-    && dsv4-pd version && DSV4_PROFILE=demo-cpu dsv4-pd plan | head -n 1
+    && dsv4-pd version && DSV4_PROFILE=demo-cpu dsv4-pd plan > /tmp/plan && head -n 1 /tmp/plan && rm /tmp/plan
 
 # `make image` reads them from the files that decide: docker/engine.in, router.in, compose-version.
 ARG VERSION=0.0.0 REVISION=unknown CREATED=1970-01-01T00:00:00Z SOURCE= BASE=debian:bookworm-slim BASE_DIGEST=

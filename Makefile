@@ -28,17 +28,19 @@ demo: $(VENVS)/appliance/.done engine ## Run the whole appliance on this machine
 
 # --- check ------------------------------------------------------------------------------------------------------
 
-check: $(VENVS)/dev/.done ## Lint, format, types, import contracts, generated files
-	$(DEV)/ruff check .
-	$(DEV)/ruff format --check .
+check: $(VENVS)/dev/.done ## Lint, format, spelling, types, import contracts, generated files
+	PRE_COMMIT_HOME=$(VENVS)/dev/pre-commit $(DEV)/pre-commit run --all-files
 	$(DEV)/mypy
 	$(DEV)/lint-imports --no-cache
 	$(DEV)/python docs/generate.py --check
 
-docs: $(VENVS)/dev/.done ## Write the generated files anew
+hooks: $(VENVS)/dev/.done ## Run the linters before each commit of this clone
+	$(DEV)/pre-commit install
+
+docs: $(VENVS)/dev/.done ## Regenerate the generated files
 	$(DEV)/python docs/generate.py
 
-lock: $(VENVS)/dev/.done ## Resolve the requirement locks of the control plane anew
+lock: $(VENVS)/dev/.done ## Resolve the control plane's requirement locks again
 	cd docker && for name in appliance dev; do ../$(DEV)/pip-compile -q --upgrade --generate-hashes --strip-extras \
 	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
 	  -o $$name.lock $$name.in; done
@@ -54,6 +56,6 @@ test-pair: $(VENVS)/dev/.done engine
 clean: ## Remove what these commands made
 	rm -rf .venvs .demo .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo check docs lock test test-control test-pair test-all clean
+.PHONY: help demo check hooks docs lock test test-control test-pair test-all clean
 
 include make/*.mk

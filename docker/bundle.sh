@@ -13,5 +13,6 @@ install -m 755 docker/install.sh "$target/install.sh"
 echo "$image" >"$target/image-name"
 docker image inspect --format '{{.Id}}' "$image" >"$target/image-id"
 docker save "$image" -o "$target/image.tar"
+# shellcheck disable=SC2094  # the list leaves itself out
 (cd "$target" && find . -type f ! -name SHA256SUMS -print0 | sort -z | xargs -0 sha256sum >SHA256SUMS)
 echo "$target"

@@ -32,7 +32,7 @@ bundle: ## Pack the image, compose.yaml and an installer for a host without a re
 test-image: $(VENVS)/dev/.done ## Test the image on the Docker Engine (make image first)
 	TEST_IMAGE=$(IMAGE) $(PYTEST) -m docker tests/image $(ARGS)
 
-lock-engine: ## Resolve the engine's lock and the build tools' lock anew
+lock-engine: ## Resolve the engine's lock and the build tools' lock again
 	@docker/lock.sh "$(PYTHON)"
 
 .PHONY: docker-engine image push bundle test-image lock-engine

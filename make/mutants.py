@@ -2,7 +2,7 @@
 
 mutmut changes one operator, constant or call at a time and runs the group's own tests; a mutant that no test notices
 has survived. Each group works in a folder of its own, .mutants/GROUP, and stops when its time is up; the next call
-goes on where it stopped, and begins anew where the code or its tests changed. --floor fails below a group's floor, and
+resumes where it stopped, and starts over where the code or its tests changed. --floor fails below a group's floor, and
 --write puts the scores into docs/testing.md.
 """
 

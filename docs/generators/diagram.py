@@ -71,7 +71,7 @@ def mermaid() -> str:
 
 
 def fill(page: str) -> str:
-    """The page with its diagram drawn anew.
+    """The page with its diagram regenerated.
 
     >>> fill("a\\n```mermaid\\nold\\n```\\nb").startswith("a\\n```mermaid\\nstateDiagram-v2\\n")
     True

@@ -74,7 +74,7 @@ def env_example() -> str:
 
 
 def compose_text(text: str) -> str:
-    """compose.yaml with its lists of settings written anew; what the file sets itself is in none of them."""
+    """compose.yaml with its lists of settings regenerated; what the file sets itself is in none of them."""
     own = set(yaml.safe_load(text)["x-container"])
     offered = [(title, name) for title, fields in groups().items() if title != INTERNALS for name in fields]
     demo = [name for title, name in offered if title in DEMO_OWN and name != "mode"]

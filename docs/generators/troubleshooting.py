@@ -13,11 +13,11 @@ _HEAD = """\
 
 <!-- Generated from entrypoint/dsv4_pd/doctor/checks by `make docs`; do not edit. -->
 
-`dsv4-pd doctor` asks all of this at once and names the command that mends what it finds. It exits with 0 when all is
-well, 1 for warnings, 2 for failures. `--quiet` prints only what is not in order, `--json` is for programs, `--link`
-also moves bytes between the two roles, `--capture DIR` writes down what was read, scrubbed, for
+`dsv4-pd doctor` runs all of these checks and names the command that fixes what it finds. It exits with 0 if everything
+is healthy, 1 on warnings, 2 on failures. `--quiet` prints warnings and failures only, `--json` is for scripts,
+`--link` also transfers data between the two roles, `--capture DIR` records the host's data, scrubbed, for
 `doctor --replay DIR` and `plan --replay DIR` on another machine.
-`dsv4-pd serve` asks the questions marked *refuses* before it loads anything. `dsv4-pd support-bundle` packs the report,
+`dsv4-pd serve` runs the checks marked *refuses* before loading. `dsv4-pd support-bundle` collects the report,
 the plan and the logs, redacted.
 
 | What you see | Check | serve |

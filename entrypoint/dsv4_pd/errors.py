@@ -48,7 +48,7 @@ class SettingsError(ApplianceError):
 
 
 class HardwareError(ApplianceError):
-    """The hardware is missing, unfit or lost: restarting the container can't mend it."""
+    """The hardware is missing, unfit or lost: restarting the container can't fix it."""
 
     exit_code = 70
 

@@ -64,7 +64,7 @@ def _parsed_refusal(body: bytes, bounds: Bounds) -> str | None:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
-        return None  # the engine says what is wrong with it
+        return None  # the engine reports the problem
     return body_refusal(data, bounds.context_length, bounds.longest)
 
 

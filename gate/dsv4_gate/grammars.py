@@ -1,6 +1,6 @@
 """What a request may ask of the grammar engine: bounds on its text, and on what the text means.
 
-All of it is decided by the request alone, with no clock, so that both halves of a pair come to the same answer.
+All of it is decided by the request alone, with no clock, so that both servers of a pair come to the same answer.
 """
 
 from __future__ import annotations

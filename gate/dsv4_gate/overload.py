@@ -19,7 +19,7 @@ def reworded(finish: dict[str, Any]) -> dict[str, Any]:
     >>> late = {"type": "abort", "message": "KVTransferError(1): timed out after 9.9s", "status_code": 500}
     >>> reworded(late)["message"]
     ... # doctest: +ELLIPSIS
-    'the other half ... within 9.9 s ...'
+    'the peer server ... within 9.9 s ...'
     """
     message, status = str(finish.get("message") or ""), finish.get("status_code")
     if finish.get("type") != "abort":
@@ -30,7 +30,7 @@ def reworded(finish: dict[str, Any]) -> dict[str, Any]:
         return {**finish, "message": plain_words(message)}
     if timed_out := _TIMED_OUT.search(message):
         reason = (
-            f"the other half of the pair did not take this request within {timed_out['seconds']} s "
+            f"the peer server of the pair did not accept this request within {timed_out['seconds']} s "
             "(DSV4_LINK_TIMEOUT): it is full, or restarting; send it again later"
         )
     elif _TRANSFER.search(message):

@@ -1,6 +1,6 @@
 """What a pair refuses, as pure functions of a request: its own words or None.
 
-Both halves get the same body from the router, so both must come to the same answer. Where only one half refuses, the
+Both servers get the same body from the router, so both must come to the same answer. Where only one refuses, the
 other waits for it until DSV4_LINK_TIMEOUT, and the router waits with it.
 """
 
@@ -24,9 +24,9 @@ UNSERVED = {
     "audio_data": "this model takes text only",
     "multi_item_delimiter_indices": "scoring of several items is not carried over the link",
     "token_indices_to_pool": "scoring of several items is not carried over the link",
-    "return_hidden_states": "hidden states stay in the half that computed them",
-    "return_routed_experts": "expert routing stays in the half that computed it",
-    "return_indexer_topk": "the indexer's choice stays in the half that computed it",
+    "return_hidden_states": "hidden states stay in the server that computed them",
+    "return_routed_experts": "expert routing stays in the server that computed it",
+    "return_indexer_topk": "the indexer's choice stays in the server that computed it",
     "disagg_prefill_dp_rank": "there is one prefill",
     "decode_tp_size": "decode's layout is fixed",
     "bootstrap_pair_key": "there is one pair",
@@ -101,7 +101,7 @@ def _numbers(value: Any) -> list[int]:
 
 
 def _stop_patterns(request: Any) -> Iterator[str]:
-    """The scheduler searches them after each token, with Python's `re`, which may take for ever for one of 60 bytes."""
+    """The scheduler searches them after each token, with Python's `re`, which may never finish for one of 60 bytes."""
     if any(parameters.get("stop_regex") for parameters in sampling_list(request)):
         yield (
             "stop_regex is not served: a pattern can hold up every other request; use stop, or search the answer as it "

@@ -1,9 +1,9 @@
 """Serve `n` as n requests.
 
 The engine answers n > 1 by sending the prompt once without output, to fill the prefix cache, and then n times. A pair
-gives each request a room in which its two halves meet; the engine knows fewer rooms than it sends requests, so halves
+gives each request a room in which its two servers meet; the engine knows fewer rooms than it sends requests, so servers
 wait in rooms that nobody else enters. Here each prompt is repeated n times before the engine counts, and every copy
-gets a room of its own. Both halves get the same body and do the same arithmetic, so the rooms match.
+gets a room of its own. Both servers get the same body and do the same arithmetic, so the rooms match.
 """
 
 from __future__ import annotations

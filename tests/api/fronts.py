@@ -14,7 +14,7 @@ from support.appliance import Appliance, free_ports
 
 from api.client import KEY, send
 
-LINK_TIMEOUT_S = 15  # tells a request that waits for its other half from one that is slow on a loaded machine
+LINK_TIMEOUT_S = 15  # tells a request that waits for its peer from one that is slow on a loaded machine
 ROUTERS = ("sglang-router", "smg")
 
 
@@ -45,7 +45,7 @@ def planned(environ: dict[str, str]) -> dict[str, Any]:
 
 
 def wait_ready(port: int, process: subprocess.Popen[bytes], log: Any) -> None:
-    """Until the router has both halves."""
+    """Until the router has both servers."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -58,7 +58,7 @@ def wait_ready(port: int, process: subprocess.Popen[bytes], log: Any) -> None:
 
 
 def in_flight(appliance: Appliance) -> dict[str, int]:
-    """Requests that each half still holds, in any of its queues, by its own account."""
+    """Requests that each server still holds, in any of its queues, by its own account."""
     return {
         role: _held(appliance.ports[port])
         for role, port in (("prefill", "DSV4_PREFILL_PORT"), ("decode", "DSV4_DECODE_PORT"))
@@ -66,7 +66,7 @@ def in_flight(appliance: Appliance) -> dict[str, int]:
 
 
 def wait_idle(appliance: Appliance, bound: float) -> None:
-    """Until neither half holds a request; the guard's own canary may be one for a moment."""
+    """Until neither server holds a request; the guard's own canary may be one for a moment."""
     started = time.monotonic()
     while any((held := in_flight(appliance)).values()):
         waited = time.monotonic() - started

@@ -22,7 +22,7 @@ Written by the conformance run (`make api`): every row was sent to the real pref
 routers, and the run fails when an answer differs from this page. SGLang 0.5.23, sglang-router 0.3.2, smg 1.13.0.
 The page describes the API, not the model.
 
-* Nothing here hangs. What a pair cannot serve is refused by both halves at once, in the engine's own request path, by
+* Nothing here hangs. What a pair cannot serve is refused by both servers at once, in the engine's own request path, by
   the plugin `dsv4-gate` ([ADR 0601](adr/0601-the-gate-is-in-the-engine.md)). The guard reads its record before READY.
 * What costs much is refused before it costs ([ADR 0604](adr/0604-what-costs-much-is-refused.md)): a body above 16 bytes
   for each token of the context (at least 1 MiB); a prompt that can't fit, before it is tokenized; grammars that cannot
@@ -32,7 +32,7 @@ The page describes the API, not the model.
 * `n` is served as n requests; prompts x n may not exceed `DSV4_MAX_RUNNING_REQUESTS` in one request.
 * `DSV4_ROUTER=smg` adds `/v1/messages`, `/v1/responses` and an exact queue limit. sglang-router drops fields that it
   does not know; both check types and ranges before a request reaches the engine.
-* Clients that leave are noticed: both halves drop the request within seconds (tested through both routers, streaming
+* Clients that leave are noticed: both servers drop the request within seconds (tested through both routers, streaming
   and not, before and after the first token).
 """
 OVERLOAD = """
@@ -101,6 +101,6 @@ def load() -> Verdicts:
 
 
 def store(verdicts: Verdicts) -> None:
-    """Record a run and write the page anew."""
+    """Record a run and rewrite the page."""
     VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     PAGE.write_text(render(verdicts), encoding="utf-8")

@@ -133,7 +133,7 @@ def look(running: Router) -> tuple[Answer, str]:
     return asyncio.run(ask())
 
 
-def mend(running: Router) -> tuple[str, ...]:
+def repair(running: Router) -> tuple[str, ...]:
     async def act() -> tuple[str, ...]:
         probes, url, servers, key = guard_of(running)
         try:
@@ -153,7 +153,7 @@ def test_a_stranger_is_seen_and_put_out_before_it_hears_another_prompt(front: Fr
         wait(lambda: "EVIL" in running.complete(key).text, 20)
         answer, why = look(running)
         assert (answer, evil.url in why) == (Answer.NO, True)
-        assert mend(running) == (evil.url,)
+        assert repair(running) == (evil.url,)
         heard = evil.prompts()
         took = wait(lambda: look(running)[0] is Answer.YES, STRANGER_GONE_S)
         answers = [running.complete(key) for _ in range(20)]
@@ -167,7 +167,7 @@ def test_a_half_in_the_other_halfs_place_is_a_stranger_too(front: Front) -> None
         body = {"url": again.url, "worker_type": "prefill", "bootstrap_port": 9}
         assert running.call("POST", "/workers", body, running.control_key).status_code == 202
         wait(lambda: look(running)[0] is Answer.NO, 20)
-        mend(running)
+        repair(running)
         wait(lambda: look(running)[0] is Answer.YES, STRANGER_GONE_S)
 
 
@@ -180,7 +180,7 @@ def test_our_own_that_was_put_out_comes_back_with_its_key(front: Front) -> None:
     wait(lambda: look(running)[0] is Answer.NO, 20)
 
     def back() -> bool:
-        mend(running)
+        repair(running)
         return look(running)[0] is Answer.YES and running.complete(key).status_code == 200
 
     wait(back, 30, lambda: json.dumps(running.workers()))

@@ -1,6 +1,6 @@
-"""A request that only one half has: it ends after DSV4_LINK_TIMEOUT with words for the client, and is let go.
+"""A request that only one server has: it ends after DSV4_LINK_TIMEOUT with words for the client, and is let go.
 
-It stands for a decode that is full as well as for a peer that died: the half that waits can't tell them apart.
+It stands for a decode that is full as well as for a peer that died: the server that waits can't tell them apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A client that goes away: both halves let its request go within seconds, whenever it went."""
+"""A client that goes away: both servers let its request go within seconds, whenever it went."""
 
 from __future__ import annotations
 

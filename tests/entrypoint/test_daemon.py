@@ -239,7 +239,7 @@ def watched(folder: Path, said: list[str], limit: int = 2) -> GuardWatch:
 
 
 def test_a_guard_that_comes_back_and_dies_again_and_again_ends_the_appliance(told: Told, tmp_path: Path) -> None:
-    """supervisord starts it anew each time and never gives it up."""
+    """supervisord restarts it each time and never gives it up."""
     watch = watched(tmp_path, [])
     causes = []
     for number in range(12):
@@ -295,7 +295,7 @@ def test_a_program_between_two_starts_is_not_given_up(told: Told, tmp_path: Path
 def test_children_get_a_sane_limit_of_open_files(given: tuple[int, int], wanted: int) -> None:
     if given[1] > resource.getrlimit(resource.RLIMIT_NOFILE)[1] and not may_raise(given[1]):
         pytest.skip(f"may not raise the hard limit to {given[1]}")
-    code = "import subprocess; from dsv4_pd.run.supervision import inherited; inherited.mend(); " \
+    code = "import subprocess; from dsv4_pd.run.supervision import inherited; inherited.repair(); " \
         "subprocess.run(['sh', '-c', 'ulimit -Sn; ulimit -Hn'])"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, given))  # fmt: skip

@@ -131,7 +131,7 @@ def test_broken_download_goes_on_where_it_stopped(hub: str, tmp_path: Path) -> N
     assert second.returncode == 0, (first.stderr, second.stderr)
     assert "pin it" not in second.stdout
     if first.returncode:  # the library may also have resumed within the first run
-        assert first.returncode == 75 and "goes on where it stopped" in first.stderr
+        assert first.returncode == 75 and "resumes where it stopped" in first.stderr
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def touch(path: Path) -> None:
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "a shard is written anew": lambda model: touch(model / "a.safetensors"),
+    "a shard is rewritten": lambda model: touch(model / "a.safetensors"),
     "a shard grows": lambda model: shard(model / "b.safetensors", {"z": 31}),
     "a setting changes": lambda model: (model / "config.json").write_text('{"a": 1}', encoding="utf-8"),
     "a file goes": lambda model: (model / "b.safetensors").unlink(),

@@ -47,7 +47,7 @@ def test_what_the_plan_sets_on_the_router_is_refused(flag: str) -> None:
     [
         ("DSV4_DECODE_EXTRA_ARGS", "--max-total-tokens 8192 --log-requests --hicache-size 64"),
         ("DSV4_ROUTER_EXTRA_ARGS", "--policy cache_aware --log-dir /x"),
-        ("DSV4_PREFILL_EXTRA_ARGS", "'open quote"),  # the settings say what is wrong with it
+        ("DSV4_PREFILL_EXTRA_ARGS", "'open quote"),  # reported by the settings
         ("DSV4_PREFILL_EXTRA_ARGS", ""),
     ],
 )

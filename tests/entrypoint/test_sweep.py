@@ -76,7 +76,7 @@ def test_a_session_from_before_the_boot_is_nobody_of_ours(tmp_path: Path) -> Non
 
 
 def test_a_session_of_another_pid_namespace_is_nobody_of_ours(tmp_path: Path) -> None:
-    """A container that was started anew: the numbers begin again, the boot is the same."""
+    """A container that was restarted: the numbers begin again, the boot is the same."""
     leader = spawn(None)
     try:
         (tmp_path / "a").mkdir()

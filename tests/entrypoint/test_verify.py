@@ -147,7 +147,7 @@ def calls(*cities: str, finish: str = "tool_calls", content: str = "") -> Reply:
         (calls("Paris", "Rome"), "expected calls for"),
         (calls("Paris", finish="stop"), "finish_reason"),
         (calls("Paris", content="<｜DSML｜tool_calls>"), "markup"),
-        (Reply(200, calls=[Call("get_weather", '{"city": "Par')], finish_reason="tool_calls"), "can't be made"),
+        (Reply(200, calls=[Call("get_weather", '{"city": "Par')], finish_reason="tool_calls"), "invalid call"),
     ],
 )
 def test_tool_call_faults(reply: Reply, fault: str | None) -> None:

@@ -1,4 +1,4 @@
-"""`n` as n requests: both halves must come to the same rooms, and no two requests may share one."""
+"""`n` as n requests: both servers must come to the same rooms, and no two requests may share one."""
 
 from __future__ import annotations
 

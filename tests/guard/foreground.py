@@ -39,7 +39,7 @@ def main(folder: Path, options: dict[str, str]) -> int:
         if name in options:
             setattr(guard_watch, name, float(options[name]))
     preflight.prove_link = broken if "link" in options else lambda _: "KV link: stub"
-    inherited.mend()
+    inherited.repair()
     made = plan(folder, int(options.get("limit", 3)))
     with folders.lock(made.paths):
         sweep.kill(made.paths.run)

@@ -97,7 +97,7 @@ class Simulation:
         return replace(seen, **self.observation)  # type: ignore[arg-type]
 
     def step(self) -> None:
-        """One tick: programs age, the canary flies, policy decides, the world obeys."""
+        """One tick: programs age, the canary is sent, policy decides, the world obeys."""
         self.now += TICK
         for role in self.roles:
             if role.up and role.life_s is not None and self.now - role.started >= role.life_s:

@@ -8,7 +8,7 @@ Requests are answered as the engine does: prefill and decode get the same body f
 returned. They are counted as the engine does (tests/pair/test_counters.py compares the two): every end in
 `num_requests_total`, an aborted one too; first tokens only by decode, and only of what was not aborted before.
 
-What it hides: KV does not cross, so a request of one half never fails for the other's sake, and decode's tokens come
+What it hides: KV does not cross, so a request of one server never fails for the other's sake, and decode's tokens come
 at once.
 """
 
@@ -121,7 +121,7 @@ class Server(Handler):
         counts["tokens"] += 12 if ROLE == "prefill" or crossed else 0
         if self.ends_while_waiting(3600 if how == "hang" else now.get("seconds", 0)):
             return None
-        if now.get("handover"):  # computed, and the other half does not take it
+        if now.get("handover"):  # computed, and the peer does not accept it
             counts["handing"] += 1
             ended = self.ends_while_waiting(now["handover"])
             counts["handing"] -= 1

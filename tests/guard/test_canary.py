@@ -1,4 +1,4 @@
-"""The canary against a router that answers on order: which answers pass, which are strikes, which are neither."""
+"""The canary against a scripted router: which answers pass, which are confirmed failures, which are neither."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def answering(answers: Answers, folder: Path) -> Iterator[GuardConfig]:
         server.server_close()
 
 
-def fly(answers: Answers, folder: Path, bound: float = 5.0) -> Result:
+def send(answers: Answers, folder: Path, bound: float = 5.0) -> Result:
     async def once(config: GuardConfig) -> Result:
         probes = Probes(None)
         try:
-            return await canary.fly(config, probes, bound)
+            return await canary.send(config, probes, bound)
         finally:
             await probes.close()
 
@@ -88,14 +88,14 @@ def fly(answers: Answers, folder: Path, bound: float = 5.0) -> Result:
 
 
 def test_an_answer_with_choices_passes(tmp_path: Path) -> None:
-    result = fly(Answers(), tmp_path)
-    assert (result.passed, result.strike, result.queued) == (True, False, False)
+    result = send(Answers(), tmp_path)
+    assert (result.passed, result.confirmed, result.queued) == (True, False, False)
 
 
 @pytest.mark.parametrize("status", [408, 429])
 def test_a_full_queue_is_neither_a_pass_nor_a_strike(tmp_path: Path, status: int) -> None:
-    result = fly(Answers((status, {"error": "queue full"})), tmp_path)
-    assert (result.passed, result.strike, result.queued) == (False, False, True)
+    result = send(Answers((status, {"error": "queue full"})), tmp_path)
+    assert (result.passed, result.confirmed, result.queued) == (False, False, True)
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_a_full_queue_is_neither_a_pass_nor_a_strike(tmp_path: Path, status: int
 def test_a_failure_between_ready_ends_is_a_strike_and_names_the_hop(
     tmp_path: Path, completion: tuple[int, object], words: str | None
 ) -> None:
-    result = fly(Answers(completion), tmp_path)
-    assert (result.passed, result.strike, result.unanswered) == (False, True, False)
+    result = send(Answers(completion), tmp_path)
+    assert (result.passed, result.confirmed, result.unanswered) == (False, True, False)
     assert words is None or result.failure == words
 
 
 def test_no_answer_within_its_own_bound_is_a_strike(tmp_path: Path) -> None:
-    """However long the halves may wait for each other (DSV4_LINK_TIMEOUT)."""
-    result = fly(Answers(seconds=3), tmp_path, bound=0.5)
-    assert (result.strike, result.unanswered) == (True, True)
+    """However long the servers may wait for each other (DSV4_LINK_TIMEOUT)."""
+    result = send(Answers(seconds=3), tmp_path, bound=0.5)
+    assert (result.confirmed, result.unanswered) == (True, True)
     assert result.failure == "link from prefill to decode: no answer within 0 s"
     assert result.seconds < 2
 
@@ -138,6 +138,6 @@ def test_no_answer_within_its_own_bound_is_a_strike(tmp_path: Path) -> None:
     ],
 )
 def test_an_end_that_says_no_itself_is_named_and_is_no_strike(tmp_path: Path, path: str, words: str) -> None:
-    result = fly(Answers((503, {}), others={path: (503, {})}), tmp_path)
-    assert (result.passed, result.strike) == (False, False)
+    result = send(Answers((503, {}), others={path: (503, {})}), tmp_path)
+    assert (result.passed, result.confirmed) == (False, False)
     assert result.failure.startswith(words)

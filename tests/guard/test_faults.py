@@ -116,7 +116,7 @@ def say(role: str, line: str, **more: object) -> Callable[[Appliance], None]:
     return act
 
 
-# what happens → which stubs are started anew
+# what happens → which stubs are restarted
 DEATHS = {
     "decode dies": (kill("decode"), {"decode"}),
     "prefill dies": (kill("prefill"), {"prefill"}),
@@ -212,7 +212,7 @@ def test_the_guard_dies_while_it_stops_the_appliance(tmp_path: Path) -> None:
 
 
 def test_supervisord_dies(tmp_path: Path) -> None:
-    """The guard ends what supervisord left and says so; `serve` then starts anew."""
+    """The guard ends what supervisord left and says so; `serve` then restarts it."""
     with running(tmp_path) as appliance:
         appliance.wait_state("READY")
         assert appliance.process is not None
@@ -226,7 +226,7 @@ def test_supervisord_dies(tmp_path: Path) -> None:
 
 
 def test_the_model_changes_on_the_disk(tmp_path: Path) -> None:
-    """A half that comes back has other weights than its peer: the peer loads them too; a new guard still knows."""
+    """A server that comes back has other weights than its peer: the peer loads them too; a new guard still knows."""
     model = tmp_path / "model"
     model.mkdir()
     (model / "model.safetensors").write_bytes(b"v1")
@@ -271,7 +271,7 @@ def test_a_hung_scheduler_behind_a_good_ready(tmp_path: Path) -> None:
         appliance.wait(lambda: appliance.starts("decode") == 2)
         appliance.behave("decode")
         recovered(appliance)
-        assert (appliance.starts("prefill"), appliance.starts("decode")) == (1, 2), "only the sick half"
+        assert (appliance.starts("prefill"), appliance.starts("decode")) == (1, 2), "only the failing server"
 
 
 def under_load(appliance: Appliance, clients: int = 3) -> tuple[threading.Event, dict[int, int]]:
@@ -358,7 +358,7 @@ def test_a_compiling_server_that_says_no_is_waited_for_within_its_bound(tmp_path
     ids=["prefill", "decode", "bootstrap"],
 )
 def test_a_probe_that_is_not_answered_while_requests_are(tmp_path: Path, role: str, how: dict[str, object]) -> None:
-    """Longer than the bound of silence: canaries come through, so there is nothing to mend."""
+    """Longer than the bound of silence: canaries come through, so there is nothing to fix."""
     with running(tmp_path) as appliance:
         appliance.wait_state("READY")
         appliance.behave(role, **how)

@@ -31,7 +31,7 @@ def ready(limits: Limits = LIMITS) -> Simulation:
 def test_two_servers_that_one_cause_kills_are_paid_once() -> None:
     world = ready()
     world.die(world.prefill)
-    world.step()  # the first death is dealt with before the second is heard of
+    world.step()  # the first death is dealt with before the second is detected
     world.die(world.decode)
     world.run(100, StateName.READY)
     assert len(world.state.charges) == 1
@@ -144,7 +144,7 @@ def test_safe_starts_nothing_and_ends_what_runs() -> None:
 
 # --- recovery --------------------------------------------------------------------------------------------------------
 
-# what dies → who is started anew
+# what dies → who is restarted
 DEATHS = [
     (("decode",), {"decode"}),
     (("prefill",), {"prefill"}),
@@ -266,7 +266,7 @@ def test_the_router_is_restarted_when_its_view_stays_wrong_and_told_before() -> 
 
 # --- silences: what a server that served owes, and for how long it is waited for --------------------------------------
 
-# what is heard → who is started anew, after how long, words of the cause
+# what is heard → who is restarted, after how long, words of the cause
 SILENCES = {
     "/ready says no": ("decode", {"ready": Answer.NO}, {"decode"}, LIMITS.unready_timeout, "decode: /ready says no"),
     "/ready of prefill says no": (
@@ -436,7 +436,7 @@ def test_a_start_that_compiles_longer_than_the_stall_timeout_is_waited_for() -> 
 
 
 def test_a_canary_that_comes_through_ends_a_silence() -> None:
-    """/ready is silent for minutes, and requests are served: nothing to mend."""
+    """/ready is silent for minutes, and requests are served: nothing to fix."""
     world = ready()
     world.starts.clear()
     world.decode.forced["ready"] = Answer.SILENT
@@ -617,7 +617,7 @@ def test_the_last_word_names_what_began_it() -> None:
     assert "it began with: decode: its scheduler was ended by SIGSEGV" in world.verdict().cause
 
 
-# --- requests that wait for a half that is gone -----------------------------------------------------------------------
+# --- requests that wait for a peer that is gone -----------------------------------------------------------------------
 
 
 def test_what_waits_in_prefill_for_a_dead_decode_is_ended_at_once_and_for_a_while() -> None:
@@ -658,7 +658,7 @@ def test_nothing_is_aborted_on_a_first_start() -> None:
 
 
 def test_a_model_that_changed_on_the_disk_is_loaded_by_both() -> None:
-    """A half that comes back with other weights than its peer's answers, and answers wrong."""
+    """A server that comes back with other weights than its peer's answers, and answers wrong."""
     world = ready()
     world.starts.clear()
     world.files = "v2"

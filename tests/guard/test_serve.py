@@ -151,7 +151,7 @@ def test_a_stopped_supervisord_is_replaced(tmp_path: Path) -> None:
         appliance.wait_state("READY")
         daemon = int((tmp_path / "run/supervisord.pid").read_text())
         os.kill(daemon, signal.SIGSTOP)
-        appliance.wait(lambda: "its programs are ended and started anew" in appliance.said(), 120)
+        appliance.wait(lambda: "its programs are terminated and restarted" in appliance.said(), 120)
         appliance.wait(lambda: appliance.state() != "READY", 5)
         appliance.wait_state("READY")
         assert appliance.starts("decode") == 2

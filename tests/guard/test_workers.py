@@ -43,10 +43,10 @@ LISTS: dict[str, tuple[list[Listed], list[str], list[str], str]] = {
 @pytest.mark.parametrize(("found", "strange", "absent", "said"), LISTS.values(), ids=LISTS)
 def test_the_list(found: list[Listed], strange: list[str], absent: list[str], said: str) -> None:
     listed = tuple(found)
-    assert [one.id for one in workers.strangers(listed, PAIR)] == strange
+    assert [one.id for one in workers.foreign(listed, PAIR)] == strange
     assert [server.name for server in workers.absent(listed, PAIR)] == absent
-    amiss = workers.amiss(listed, PAIR)
-    assert said in amiss and bool(said) == bool(amiss)
+    found = workers.mismatch(listed, PAIR)
+    assert said in found and bool(said) == bool(found)
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"workers": null}', '{"workers": [1]}', "<html>"])
@@ -57,7 +57,7 @@ def test_what_is_no_list_lists_nobody(text: str) -> None:
 def test_a_single_server_is_a_regular_worker() -> None:
     single = ServerConfig("single", "http://127.0.0.1:30000", "")
     assert workers.entry(single, None) == {"url": single.url, "worker_type": "regular", "api_key": None}
-    assert workers.amiss((Listed("1", single.url, "regular"),), (single,)) == ""
+    assert workers.mismatch((Listed("1", single.url, "regular"),), (single,)) == ""
 
 
 # --- over HTTP ------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ async def test_a_stranger_is_seen_at_once_and_a_swap_within_a_second(total: int 
         lists = sum(path == "/workers" for _, path, _, _ in router.heard)
         assert await probes.router(url, PAIR) == (Answer.YES, "")
         assert sum(path == "/workers" for _, path, _, _ in router.heard) == lists, (
-            "a list that was right is not read anew"
+            "a list that was right is not read again"
         )
         router.workers[-1] = {**router.workers[-1], "url": EVIL.url}
         router.counts = {"healthy_workers": total or 2} | ({"total_workers": total} if total else {})
@@ -201,11 +201,11 @@ def pair_behind(url: str, link_timeout: float) -> GuardConfig:
 
 @pytest.mark.parametrize("how", ["cancelled", "late"])
 async def test_a_canary_that_ends_closes_its_connection(how: str, hostile: None) -> None:
-    """The router then ends the request, so that no half waits for it."""
+    """The router then ends the request, so that no server waits for it."""
     probes = Probes(None)
     async with listening() as (router, url):
         router.hang = True
-        flight = asyncio.create_task(canary.fly(pair_behind(url, 60.0), probes, 60.0 if how == "cancelled" else 0.5))
+        flight = asyncio.create_task(canary.send(pair_behind(url, 60.0), probes, 60.0 if how == "cancelled" else 0.5))
         while not router.heard:
             await asyncio.sleep(0.01)
         if how == "cancelled":

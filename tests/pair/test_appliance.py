@@ -1,4 +1,4 @@
-"""What the README promises, on the real pair: requests through the router, a killed half, a clean end."""
+"""What the README promises, on the real pair: requests through the router, a killed server, a clean end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The KV link between the real halves is cut by a packet filter: both say that they are ready, and nothing crosses.
+"""The KV link between the real servers is cut by a packet filter: both say that they are ready, and nothing crosses.
 
 In a network namespace of its own, so that no other connection of the machine is touched.
 """

@@ -20,7 +20,7 @@ from support.appliance import Appliance
 
 pytestmark = [pytest.mark.pair, pytest.mark.slow]
 LEAVE_S, BOUND_S = 2.0, 30.0
-ENDED_S = 15.0  # what is in flight when a half dies ends within it, by the death and not by DSV4_LINK_TIMEOUT
+ENDED_S = 15.0  # what is in flight when a server dies ends within it, by the death and not by DSV4_LINK_TIMEOUT
 # Every bound is the product's own but two: a budget for all these faults, and small steps of prefill, so that it can be
 # slowed between them. DSV4_LINK_TIMEOUT is the product's and not the demo's ten seconds, which would end all by itself.
 SETTINGS = {"DSV4_RESTART_LIMIT": "20", "DSV4_CHUNKED_PREFILL_SIZE": "128", "DSV4_LINK_TIMEOUT": "10m"}

@@ -19,7 +19,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steady streams, and long prompts one after the other in their midst."""
+    """Steady streams, and long prompts one after another among them."""
 
     streams: int
     stream_input: int

@@ -160,7 +160,7 @@ def _soak(runs: Sequence[Run]) -> Iterator[Section]:
             continue
         rows = [
             (t["figure"], f"{t['change']:+.1%}", f"{t['low']:+.1%} to {t['high']:+.1%}",
-             "drifts for the worse" if t["worse"] else "steady")
+             "degrades" if t["worse"] else "steady")
             for t in trends(points)
         ]  # fmt: skip
         spots = [(p["at_s"], p["output_tokens_per_s"]) for p in points]

@@ -26,15 +26,21 @@ def command() -> None:
 
 
 @command.command("sweep")
-@click.option("--concurrency", default="1,8,16,64", show_default=True, callback=parts.numbers, help="Requests at once.")
+@click.option(
+    "--concurrency",
+    default="1,8,16,64",
+    show_default=True,
+    callback=parts.numbers,
+    help="Number of concurrent requests.",
+)
 @click.option("--inputs", default="", callback=parts.numbers, help="Several prompt lengths, instead of --input.")
 @click.option(
-    "--requests", default=None, type=int, help="Requests a point; default: 4 for each one at once, 16 or more."
+    "--requests", default=None, type=int, help="Requests per point; default: 4 per concurrent request, at least 16."
 )
 @parts.work
 @parts.where
 def sweep(concurrency: tuple[int, ...], inputs: tuple[int, ...], requests: int | None, **given: Any) -> None:
-    """Throughput and latency at several concurrencies and lengths."""
+    """Measure throughput and latency at several concurrency levels and prompt lengths."""
     base = given["seed"] if given["seed"] is not None else time.time_ns() % 10**6
     loads = [
         Load(f"in{size} c{many}", many, requests or max(16, 4 * many), size, given["output_tokens"],
@@ -52,29 +58,39 @@ def sweep(concurrency: tuple[int, ...], inputs: tuple[int, ...], requests: int |
 
 
 @command.command("interference")
-@click.option("--streams", default=8, show_default=True, help="Answers that are running.")
-@click.option("--stream-output", default=2048, show_default=True, help="Tokens of each; they must outlast the prompts.")
-@click.option("--prompts", default=4, show_default=True, help="Long prompts, one after the other.")
-@click.option("--prompt-tokens", default=65536, show_default=True, help="Tokens of each.")
-@click.option("--quiet", default=5.0, show_default=True, help="Seconds of streams alone, before the first prompt.")
+@click.option("--streams", default=8, show_default=True, help="Number of running streams.")
+@click.option(
+    "--stream-output",
+    default=2048,
+    show_default=True,
+    help="Output tokens per stream; streams must outlast the prompts.",
+)
+@click.option("--prompts", default=4, show_default=True, help="Number of long prompts, sent one after another.")
+@click.option("--prompt-tokens", default=65536, show_default=True, help="Tokens per long prompt.")
+@click.option("--quiet", default=5.0, show_default=True, help="Seconds the streams run alone before the first prompt.")
 @parts.where
 def interfere(**given: Any) -> None:
-    """What a long prompt does to the streams that are running."""
+    """Measure how long prompts affect running streams."""
     status, target = parts.target(given)
     done = _interference(given, status, target, given["label"])
     parts.save([done], given, "interference")
 
 
 @command.command("pd-vs-single")
-@click.option("--streams", default=8, show_default=True, help="Answers that are running.")
-@click.option("--stream-output", default=2048, show_default=True, help="Tokens of each; they must outlast the prompts.")
-@click.option("--prompts", default=4, show_default=True, help="Long prompts, one after the other.")
-@click.option("--prompt-tokens", default=65536, show_default=True, help="Tokens of each.")
-@click.option("--quiet", default=5.0, show_default=True, help="Seconds of streams alone, before the first prompt.")
-@click.option("--out", type=parts.FILE, help="Result files' stem; -pd and -single are added.")
+@click.option("--streams", default=8, show_default=True, help="Number of running streams.")
+@click.option(
+    "--stream-output",
+    default=2048,
+    show_default=True,
+    help="Output tokens per stream; streams must outlast the prompts.",
+)
+@click.option("--prompts", default=4, show_default=True, help="Number of long prompts, sent one after another.")
+@click.option("--prompt-tokens", default=65536, show_default=True, help="Tokens per long prompt.")
+@click.option("--quiet", default=5.0, show_default=True, help="Seconds the streams run alone before the first prompt.")
+@click.option("--out", type=parts.FILE, help="Base name of the result files; -pd and -single are appended.")
 @click.option("--report", "page", type=parts.FILE, help="Report (HTML); default: beside the result files.")
 def pd_vs_single(**given: Any) -> None:
-    """The same interference on the same devices, as a pair and as a single server; starts and stops both itself."""
+    """Measure interference on a pair and on a single server with the same devices; starts and stops both."""
     runs: list[Run] = []
     for mode in ("pd", "single"):
         Console(stderr=True).print(f"starting in {mode} mode", highlight=False)
@@ -86,15 +102,13 @@ def pd_vs_single(**given: Any) -> None:
 
 
 @command.command("saturation")
-@click.option("--from", "first", default=1, show_default=True, help="First concurrency; it is doubled.")
-@click.option("--to", "limit", default=512, show_default=True, help="Last concurrency.")
-@click.option(
-    "--ttft-limit", default=10.0, show_default=True, help="Stop when p99 of the first token is later (seconds)."
-)
+@click.option("--from", "first", default=1, show_default=True, help="Initial concurrency; doubled at each step.")
+@click.option("--to", "limit", default=512, show_default=True, help="Maximum concurrency.")
+@click.option("--ttft-limit", default=10.0, show_default=True, help="Stop when p99 TTFT exceeds this (seconds).")
 @parts.work
 @parts.where
 def saturate(first: int, limit: int, ttft_limit: float, **given: Any) -> None:
-    """Where more load buys nothing."""
+    """Find the load beyond which throughput stops growing."""
     status, target = parts.target(given)
     seed = given["seed"] if given["seed"] is not None else time.time_ns() % 10**6
     load = Load("first", first, 0, given["input_tokens"], given["output_tokens"], dataset=given["dataset"], seed=seed)
@@ -105,18 +119,18 @@ def saturate(first: int, limit: int, ttft_limit: float, **given: Any) -> None:
     done = Run({**results.head("saturation", status, given["label"]), "saturation": verdict}, points,
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
     parts.show(points)
-    click.echo(f"knee at {verdict['knee']} requests at once: {verdict['reason']}")
+    click.echo(f"knee at {verdict['knee']} concurrent requests: {verdict['reason']}")
     parts.save([done], given, "saturation")
 
 
 @command.command("soak")
 @click.option("--minutes", default=60.0, show_default=True, help="How long.")
-@click.option("--concurrency", default=8, show_default=True, help="Requests at once.")
-@click.option("--requests", default=64, show_default=True, help="Requests a window.")
+@click.option("--concurrency", default=8, show_default=True, help="Number of concurrent requests.")
+@click.option("--requests", default=64, show_default=True, help="Requests per window.")
 @parts.work
 @parts.where
 def soaking(minutes: float, concurrency: int, requests: int, **given: Any) -> int:
-    """The same load for long; exit 1 when a figure drifts for the worse or a request fails."""
+    """Run the same load for a long time; exit 1 if a metric degrades or a request fails."""
     status, target = parts.target(given)
     seed = given["seed"] if given["seed"] is not None else time.time_ns() % 10**6
     load = Load("window", concurrency, requests, given["input_tokens"], given["output_tokens"],
@@ -126,7 +140,7 @@ def soaking(minutes: float, concurrency: int, requests: int, **given: Any) -> in
         points, found = soak.soak(load, target, minutes * 60, lambda point: bar.update(task, completed=point["at_s"]))
     found_trends = soak.trends(points)
     for trend in found_trends:
-        word = "drifts for the worse" if trend["worse"] else "steady"
+        word = "degrades" if trend["worse"] else "steady"
         click.echo(f"{trend['figure']:<16} {trend['change']:+.1%} [{trend['low']:+.1%}, {trend['high']:+.1%}]  {word}")
     done = Run({**results.head("soak", status, given["label"]), "trends": found_trends}, points,
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
@@ -138,7 +152,7 @@ def soaking(minutes: float, concurrency: int, requests: int, **given: Any) -> in
 @click.argument("before", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("after", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def compare(before: Path, after: Path) -> int:
-    """Two runs with confidence intervals; exit 1 when something became slower. Unlike hosts are refused."""
+    """Compare two runs with confidence intervals; exit 1 if something became slower. Both must be of one host."""
     rows = comparison.compare(results.read(before), results.read(after))
     table = Table(box=None, pad_edge=False)
     for name in ("load", "figure", "after / before", "95 % interval", ""):
@@ -152,9 +166,9 @@ def compare(before: Path, after: Path) -> int:
 
 @command.command("report")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--out", required=True, type=parts.FILE, help="The HTML file.")
+@click.option("--out", required=True, type=parts.FILE, help="HTML file to write.")
 def write_report(files: tuple[Path, ...], out: Path) -> None:
-    """One HTML report from one or more result files."""
+    """Write one HTML report from one or more result files."""
     out.write_text(report.html([results.read(file) for file in files]), encoding="utf-8")
     click.echo(f"report: {out}")
 
@@ -180,6 +194,6 @@ def _interference(given: Mapping[str, Any], status: dict[str, Any], target: Targ
 
 
 def _devices_of(pair: Run) -> dict[str, str]:
-    """The single server gets what both halves had: all cards by its profile, and without cards as many threads."""
+    """The single server gets what both roles had: all cards by its profile, and without cards as many threads."""
     about = pair.head["appliance"]
     return {} if about["machine"]["gpus"] else {"OMP_NUM_THREADS": str(len(about["placement"]))}

@@ -38,11 +38,18 @@ def where(command: Command) -> Command:
     """Options that every experiment has."""
     options = (
         click.option(
-            "--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="Its ops port."
+            "--url",
+            default=default_url,
+            show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT",
+            help="URL of its ops port.",
         ),
-        click.option("--api-url", default=None, help="Its API; default: the ops port's host, port $DSV4_PORT or 8000."),
         click.option(
-            "--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its API key."
+            "--api-url", default=None, help="URL of its API; default: the ops port's host, port $DSV4_PORT or 8000."
+        ),
+        click.option(
+            "--api-key-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="File with its API key.",
         ),
         click.option("--out", type=FILE, help="Result file (JSON lines); default: EXPERIMENT-TIME.jsonl."),
         click.option("--report", "page", type=FILE, help="Report (HTML); default: beside the result file."),
@@ -56,11 +63,11 @@ def where(command: Command) -> Command:
 def work(command: Command) -> Command:
     """Options that say what one request is."""
     options = (
-        click.option("--input", "input_tokens", default=1024, show_default=True, help="Tokens of a random prompt."),
-        click.option("--output", "output_tokens", default=128, show_default=True, help="Tokens of an answer."),
+        click.option("--input", "input_tokens", default=1024, show_default=True, help="Tokens per random prompt."),
+        click.option("--output", "output_tokens", default=128, show_default=True, help="Tokens per answer."),
         click.option("--dataset", default="random", show_default=True,
                      help="'random', 'real' (shipped prompts), or a file of conversations."),
-        click.option("--seed", default=None, type=int, help="Of random prompts; default: fresh, past any cache."),
+        click.option("--seed", default=None, type=int, help="Seed of random prompts; default: a new one."),
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)

@@ -1,4 +1,4 @@
-"""Machines given on the command line: what `doctor --capture` wrote, or one line that says what is wrong with it."""
+"""Machines given on the command line: what `doctor --capture` wrote, or one line that says why it can't be read."""
 
 from __future__ import annotations
 

@@ -18,17 +18,19 @@ from dsv4_pd.plan.survey import survey
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--quiet", "-q", is_flag=True, help="Print only what is not in order.")
-@click.option("--link", "with_link", is_flag=True, help="Also move bytes over NIXL, as the two roles will.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only warnings and failures.")
+@click.option("--link", "with_link", is_flag=True, help="Also transfer data over NIXL, the way the two roles will.")
 @click.option(
-    "--capture", "capture_to", type=captured.FOLDER, help="Write what was read to this folder, scrubbed; then end."
+    "--capture", "capture_to", type=captured.FOLDER, help="Capture the host data in this folder, scrubbed, and exit."
 )
-@click.option("--replay", type=captured.FOLDER, help="Examine the machine captured in this folder instead of this one.")
+@click.option(
+    "--replay", type=captured.FOLDER, help="Diagnose the machine captured in this folder instead of this one."
+)
 @click.pass_context
 def command(
     ctx: click.Context, as_json: bool, quiet: bool, with_link: bool, capture_to: Path | None, replay: Path | None
 ) -> None:
-    """Say what is wrong with this machine, why it matters and what mends it. Exit 0: well, 1: warnings, 2: failures."""
+    """Diagnose this machine: what is wrong, why, and how to fix it. Exit 0: healthy, 1: warnings, 2: failures."""
     if capture_to:
         click.echo(f"wrote {save(Live(), capture_to)}")
         return

@@ -13,10 +13,10 @@ from dsv4_pd.settings.load import load as load_settings
 
 
 @click.command("download")
-@click.option("--check", is_flag=True, help="Fetch nothing: check names and sizes of the model that is here.")
-@click.option("--hashes", is_flag=True, help="Also compare each large file's SHA-256 with the cache's name for it.")
+@click.option("--check", is_flag=True, help="Download nothing; check names and sizes of the local copy.")
+@click.option("--hashes", is_flag=True, help="Also verify the SHA-256 of each large file.")
 def command(check: bool, hashes: bool) -> None:
-    """Fetch DSV4_MODEL at DSV4_MODEL_REVISION. Run it again after a break: it goes on where it stopped."""
+    """Download DSV4_MODEL at DSV4_MODEL_REVISION. An interrupted download resumes when it is run again."""
     settings = load_settings(os.environ)
     model, revision = settings.model, settings.model_revision
     here = model_files.find(model, revision, os.environ)

@@ -20,7 +20,7 @@ from dsv4_pd.plan.survey import survey, survey_facts
 @click.option(
     "--facts",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Plan for the machine whose facts stand in this file.",
+    help="Plan for the machine whose facts are in this file.",
 )
 def command(as_json: bool, replay: Path | None, facts: Path | None) -> None:
     """Print settings, facts, placement, and exactly what `serve` would start: argv, environment, files.
@@ -28,7 +28,7 @@ def command(as_json: bool, replay: Path | None, facts: Path | None) -> None:
     Starts nothing. Secrets are shown as <secret>, values that each start draws for itself as <per run>.
     """
     if replay and facts:
-        raise click.UsageError("--replay and --facts exclude each other")
+        raise click.UsageError("--replay and --facts are mutually exclusive")
     if facts:
         situation = survey_facts(os.environ, captured.facts_of(facts))
     else:

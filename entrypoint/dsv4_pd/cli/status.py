@@ -33,9 +33,11 @@ def default_url(environ: Any = os.environ) -> str:
 
 
 @click.command("status")
-@click.option("--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="Its ops port.")
+@click.option(
+    "--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="URL of its ops port."
+)
 @click.option("--watch", is_flag=True, help="Redraw every second until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON as it is.")
+@click.option("--json", "as_json", is_flag=True, help="Print the raw JSON.")
 def command(url: str, watch: bool, as_json: bool) -> None:
     """Show state, roles, phases, load, restarts and the last events of a running appliance."""
     ops = Ops(url)

@@ -19,9 +19,9 @@ from dsv4_pd.settings.redact import Redactor, known_secrets
 
 @click.command("support-bundle")
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File to write (.tar.gz).")
-@click.option("--no-redact", is_flag=True, help="Leave keys, tokens and UUIDs in. For your own eyes only.")
+@click.option("--no-redact", is_flag=True, help="Do not redact keys, tokens and UUIDs; do not share such a bundle.")
 def command(output: Path | None, no_redact: bool) -> None:
-    """Pack report, plan, facts, environment and logs. Keys and tokens are masked, serials and UUIDs replaced."""
+    """Collect report, plan, facts, environment and logs. Keys and tokens are masked, serials and UUIDs replaced."""
     target = output or Path(f"dsv4-pd-support-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.tar.gz")
     if target.exists():
         raise ApplianceError(f"{target} exists: choose another name with --output")
@@ -36,4 +36,4 @@ def command(output: Path | None, no_redact: bool) -> None:
         uuids = (gpu["uuid"] for gpu in recorder.record["nvml"].get("gpus", []))
         files = support_bundle.renamed(files, invented_uuids(uuids))
     size = support_bundle.pack(target, files, redactor)
-    click.echo(f"wrote {target} ({size / 1e6:.1f} MB, {len(files)} files); look through it before you pass it on")
+    click.echo(f"wrote {target} ({size / 1e6:.1f} MB, {len(files)} files); review it before you share it")

@@ -29,28 +29,35 @@ _names = click.Choice(catalogue.NAMES)
 
 
 @click.command("verify")
-@click.option("--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="Its ops port.")
-@click.option("--api-url", default=None, help="Its API; default: the ops port's host, port $DSV4_PORT or 8000.")
-@click.option("--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its API key.")
+@click.option(
+    "--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="URL of its ops port."
+)
+@click.option("--api-url", default=None, help="URL of its API; default: the ops port's host, port $DSV4_PORT or 8000.")
+@click.option(
+    "--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="File with its API key."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt instead of text.")
 @click.option(
-    "--receipt", "receipt_file", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file too."
+    "--receipt",
+    "receipt_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the receipt to this file.",
 )
-@click.option("--only", multiple=True, type=_names, help="Only this check; may be given more than once.")
-@click.option("--skip", multiple=True, type=_names, help="Leave this check out.")
-@click.option("--strict", is_flag=True, help="A skipped check fails the verification.")
+@click.option("--only", multiple=True, type=_names, help="Run only this check (repeatable).")
+@click.option("--skip", multiple=True, type=_names, help="Skip this check (repeatable).")
+@click.option("--strict", is_flag=True, help="Count a skipped check as a failure.")
 @click.option(
-    "--launches", "count", default=1, show_default=True, help="Start it anew and verify again, so often in all."
+    "--launches", "count", default=1, show_default=True, help="Total number of launches: restart and verify again."
 )
-@click.option("--restart", "restart_command", help="How to restart it, such as 'docker restart dsv4-pd'.")
+@click.option("--restart", "restart_command", help="Command that restarts it, such as 'docker restart dsv4-pd'.")
 @click.option("--own", is_flag=True, help="Start an appliance for this, from DSV4_* settings, and stop it afterwards.")
 @click.option("--container", help="Name of its container: its restart policy is read by docker inspect.")
-@click.option("--bursts", default=3, show_default=True, help="Bursts of the empty-answer check.")
-@click.option("--burst-size", default=8, show_default=True, help="Streams in each burst.")
-@click.option("--allow-restarts", default=0, show_default=True, help="Restarts that do not fail it.")
+@click.option("--bursts", default=3, show_default=True, help="Number of bursts in the empty-answer check.")
+@click.option("--burst-size", default=8, show_default=True, help="Streams per burst.")
+@click.option("--allow-restarts", default=0, show_default=True, help="Number of restarts to tolerate.")
 @click.option("--single-url", help="API of a single-mode appliance with the same model, to compare answers with.")
 @click.option(
-    "--start-single/--no-start-single", default=None, help="Start one for the comparison; default on the demo."
+    "--start-single/--no-start-single", default=None, help="Start one for the comparison (default on the demo)."
 )
 @click.option("--list", "listing", is_flag=True, help="List the checks and stop.")
 def command(**given: Any) -> int:
@@ -95,7 +102,7 @@ def _own_launches(given: Mapping[str, Any]) -> tuple[list[tuple[Answer, ...]], d
 
 
 def _round(ops: Ops, given: Mapping[str, Any], number: int) -> tuple[Answer, ...]:
-    """One launch's checks, told as they end."""
+    """One launch's checks, reported as they finish."""
     terminal = Console(highlight=False, stderr=given["as_json"])
     if given["count"] > 1:
         terminal.print(f"launch {number + 1} of {given['count']}")

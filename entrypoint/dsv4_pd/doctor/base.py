@@ -22,7 +22,7 @@ class CheckVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One answer: what was read, and for a bad one the command that mends it."""
+    """One answer: what was read, and for a failure the command that fixes it."""
 
     verdict: CheckVerdict
     read: str

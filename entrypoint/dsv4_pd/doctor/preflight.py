@@ -12,7 +12,7 @@ from dsv4_pd.plan.environment import child_environment
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.situation import Situation
 
-# A wrong setting is named first: mending it may change what the hardware has to do.
+# A wrong setting is named first: fixing it may change what the hardware has to do.
 _ORDER: tuple[type[ApplianceError], ...] = (SettingsError, HardwareError, TemporaryError)
 
 

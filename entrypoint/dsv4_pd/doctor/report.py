@@ -14,7 +14,7 @@ _WIDTH = 110
 
 
 def as_text(found: _Found, *, everything: bool = True) -> str:
-    """One line a check; below a bad one why it matters, what mends it, and the source."""
+    """One line a check; below a failed one why it matters, what fixes it, and the source."""
     width = max(len(check.name) for check, _ in found)
     lines: list[str] = []
     for check, finding in found:

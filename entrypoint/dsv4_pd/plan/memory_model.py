@@ -241,7 +241,7 @@ def _activations(load: Load) -> float:
 
 
 def needed_fraction(s: Shape, load: Load, memory: float, tokens: int) -> float:
-    """The memory fraction that holds so many tokens of KV, rounded up to a hundredth."""
+    """The memory fraction that holds the given number of KV tokens, rounded up to a hundredth."""
     free = memory - DRIVER_RESERVED - CONTEXT
     pools = state_bytes(s, load) + (tokens + PAGE) * bytes_per_token(s, load)
     if load.window_ratio is None:

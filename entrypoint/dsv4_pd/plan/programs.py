@@ -25,7 +25,7 @@ from dsv4_pd.plan.router_args import LOOPBACK, router_argv
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
 
-# Stands in a plan for a secret that is drawn when the files are written, anew for each run.
+# Stands in a plan for a secret that is generated when the files are written, a new one for each run.
 PER_RUN = "<per run>"
 _LAUNCH = str(Path(__file__).parents[1] / "run" / "supervision" / "launch.py")
 
@@ -180,7 +180,7 @@ def _env_defaults(settings: Settings, placement: Placement, paths: Paths) -> dic
     wait = str(int(settings.link_timeout))
     env = {
         "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": wait,  # the engine's default is 300 s: a client's wait when
-        "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": wait,  # the other half is gone and nobody noticed
+        "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": wait,  # the peer is gone and nobody noticed
         "SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL": "2",  # decode fails what waits for a dead prefill after two misses
         "SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS": "0",  # else a crashed server lingers for a minute
         "SGLANG_CACHE_DIR": str(paths.cache),

@@ -24,7 +24,7 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
         *_workers(settings, mode),
         "--policy",
         "round_robin",
-        # One pair: two failing requests would open the breaker on both halves for a minute, and a retry repeats
+        # One pair: two failing requests would open the breaker on both servers for a minute, and a retry repeats
         # the prefill on a pair that just failed.
         "--disable-circuit-breaker",
         "--disable-retries",
@@ -63,7 +63,7 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
 def payload_limit(context_length: int) -> int:
     """Bytes that one request's body may have: as many as the gate in the engines takes (`dsv4_gate.sizes`).
 
-    Both routers allow 512 MiB by themselves, and both halves tokenize a prompt on their event loop before they refuse
+    Both routers allow 512 MiB by themselves, and both servers tokenize a prompt on their event loop before they refuse
     it for its length, so that everybody waits for it.
 
     >>> payload_limit(4096), payload_limit(524288)

@@ -30,7 +30,7 @@ def make(path: Path) -> None:
 
 
 def secure(path: Path) -> str | None:
-    """Take away from others what is ours; what is wrong with it, or None once it is ours alone."""
+    """Remove others' access to what is ours; the problem that remains, or None once it is ours alone."""
     if wrong := _above(path) or _itself(path):
         return wrong
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -48,7 +48,7 @@ def _itself(path: Path) -> str | None:
 
 
 def _above(path: Path) -> str | None:
-    """What is wrong with a level below a folder that others may write."""
+    """The problem of a level below a folder that others may write."""
     shared = ""
     for level in _levels(path):
         found = level.lstat()

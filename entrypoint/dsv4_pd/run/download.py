@@ -112,7 +112,7 @@ def fetch(model: str, revision: str | None, environ: Mapping[str, str], say: Cal
         )
     except _network_errors() as error:
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
-        remedy = "check the network and proxies and run it again: it goes on where it stopped"
+        remedy = "check the network and proxies and run it again: it resumes where it stopped"
         raise TemporaryError([Problem("the Hub", words, "an answer", remedy)]) from error
     return verify(Path(done))
 

@@ -38,7 +38,7 @@ def run(environ: Mapping[str, str]) -> int:
     """Boot with the settings of an environment, serve until the end, and return the exit code."""
     situation = survey(environ, Live())
     paths = situation.planned().paths
-    inherited.mend()
+    inherited.repair()
     folders.make(paths)
     with folders.lock(paths):
         if sweep.kill(paths.run):  # orphans of a run that was killed held ports and cards
@@ -151,25 +151,25 @@ class Foreground:
         """The first signal asks the guard for an orderly stop; a second one, or the deadline, ends all at once."""
         now = time.monotonic()
         if self._deadline == float("inf"):
-            self._say("stopping (again to stop at once)")
+            self._say("stopping (signal again to stop immediately)")
             self._deadline = now + self._plan.settings.drain_timeout + _STOP_MARGIN_S
             self._watch.stopping()
             self._replaced = self._watch.replaced
         if self._signals > 1:
-            return Verdict(0, "stopped at once by a second signal")
+            return Verdict(0, "stopped immediately by a second signal")
         if now >= self._ask_again:  # a guard that dies before it heard is replaced by one that did not
             self._daemon.ask_guard_to_stop()
             self._ask_again = now + _ASK_AGAIN_S
         self._unheard += 0.0 if self._watch.beating else _TICK_S  # counted in looks, as silence is
         given_up = self._unheard > _UNHEARD_S and not self._plan.paths.verdict.exists()
         if given_up or self._watch.replaced - self._replaced >= _STOP_REPLACEMENTS:
-            return Verdict(0, "stopped; the guard did not hear, so requests in flight were not waited for")
+            return Verdict(0, "stopped; the guard did not respond, so requests in flight were not drained")
         if now > self._deadline:
-            return Verdict(1, "the stop took longer than DSV4_DRAIN_TIMEOUT allows and was cut short")
+            return Verdict(1, "the stop exceeded DSV4_DRAIN_TIMEOUT and was forced")
         return None
 
     def _ended(self) -> Verdict | None:
-        """supervisord is gone: by the guard's will, or by accident, in which case it is started anew."""
+        """supervisord is gone: by the guard's will, or by accident, in which case it is restarted."""
         if verdict := read_verdict(self._plan.paths.verdict):
             return verdict
         if self._signals:
@@ -180,7 +180,7 @@ class Foreground:
         if len(self._deaths) > limit:
             return Verdict(1, f"supervisord died {len(self._deaths)} times within {window:.0f} s")
         words = f" ({self._daemon.last_words})" if self._daemon.last_words else ""
-        self._say(f"supervisord died{words}; its programs are ended and started anew")
+        self._say(f"supervisord died{words}; its programs are terminated and restarted")
         sweep.kill(self._plan.paths.run)
         self._tell_recovering(f"supervisord died{words}")
         self._start()

@@ -51,7 +51,7 @@ def _values(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
-    """(field -> the text of its file, what is wrong with those that could not be read)."""
+    """(field -> the text of its file, the problems of those that could not be read)."""
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for field in SECRETS:

@@ -66,21 +66,21 @@ class Settings(BaseModel):
     )
     port: Port = Field(8000, description="Port of the OpenAI-compatible API.")
     ops_host: Name = Field(
-        "127.0.0.1", description="Address of health, status and metrics, likewise. They ask for no key."
+        "127.0.0.1", description="Address of health, status and metrics, likewise. No key is required."
     )
     ops_port: Port = Field(8001, description="Port of health, status and metrics.")
     api_key: Key | None = Field(
         None,
-        description="Key that clients must send: printable ASCII, no blank at either end. Without one, whoever reaches "
-        "the port is served.",
+        description="Key that clients must send: printable ASCII, no leading or trailing blank. Without one, anyone "
+        "who can reach the port is served.",
     )
     router: Annotated[Literal["sglang-router", "smg"], Word] = Field(
         "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses."
     )
     max_concurrent_requests: Count = Field(
         64,
-        description="Requests let in at once; no more than decode holds (`DSV4_MAX_RUNNING_REQUESTS`), because one "
-        "that it cannot take fails after `DSV4_LINK_TIMEOUT`.",
+        description="Maximum concurrent requests; at most `DSV4_MAX_RUNNING_REQUESTS`, because one that "
+        "decode cannot take fails after `DSV4_LINK_TIMEOUT`.",
     )
     queue_size: Count = Field(
         256, description="Requests that may wait at the front (`smg` only; sglang-router has no queue); more get a 429."
@@ -93,7 +93,7 @@ class Settings(BaseModel):
         "auto", description="Bind servers to their GPUs' NUMA node; `strict` refuses to start unbound."
     )
     min_vram_gb: Annotated[float, BeforeValidator(bare), Field(gt=0)] | None = Field(
-        None, description="Smallest memory (GB) a GPU may have; default: the profile's."
+        None, description="Minimum memory of a GPU (GB); default: the profile's."
     )
     # memory
     context_length: Count = Field(524288, description="Longest prompt plus answer, in tokens.")
@@ -119,28 +119,28 @@ class Settings(BaseModel):
     )
     # lifecycle
     start_timeout: Duration = Field(3600.0, description="Longest time from start to READY.")
-    stall_timeout: Duration = Field(300.0, description="A start without progress for so long is hung.")
+    stall_timeout: Duration = Field(300.0, description="A start without progress for this long counts as hung.")
     restart_limit: Count = Field(3, description="Restarts within the window before the appliance gives up.")
     restart_window: Duration = Field(1800.0, description="The window of the restart budget.")
     drain_timeout: Duration = Field(30.0, description="How long a stop waits for requests in flight.")
     link_timeout: Duration = Field(
         600.0,
-        description="How long one half of the pair waits for the other before the request fails; prefill's queue and "
+        description="How long one role of the pair waits for its peer before the request fails; prefill's queue and "
         "computing count, so longer than the longest prompt takes.",
     )
     safe_mode: Annotated[Literal["auto", "off", "on"], Word] = Field(
         "auto", description="`auto`: stay up, unhealthy, after repeated failed starts; `off`: always exit."
     )
     # escape
-    prefill_extra_args: ExtraArgs = Field("", description="More flags for prefill's server, as shell words.")
-    decode_extra_args: ExtraArgs = Field("", description="More flags for decode's server.")
-    router_extra_args: ExtraArgs = Field("", description="More flags for the router.")
+    prefill_extra_args: ExtraArgs = Field("", description="Additional flags for the prefill server, as shell words.")
+    decode_extra_args: ExtraArgs = Field("", description="Additional flags for the decode server.")
+    router_extra_args: ExtraArgs = Field("", description="Additional flags for the router.")
     # logs
     log_format: Annotated[Literal["auto", "text", "json"], Word] = Field(
         "auto", description="`auto`: text on a terminal, JSON lines elsewhere."
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Word] = Field(
-        "info", description="Level of the appliance's own log and of the servers."
+        "info", description="Log level of the appliance and the servers."
     )
     # internals: only a second appliance on the same host needs other values
     prefill_port: Port = Field(30000, description="Prefill's HTTP port on loopback (`single` uses it too).")
@@ -153,7 +153,7 @@ class Settings(BaseModel):
         None, description="Sockets, logs and generated files; default: /run/dsv4-pd where writable."
     )
     state_dir: Path | None = Field(
-        None, description="What outlives a container: start times, failed starts; default: /var/lib/dsv4-pd."
+        None, description="What survives a container: start times, failed starts; default: /var/lib/dsv4-pd."
     )
     cache_dir: Path | None = Field(None, description="Compiled kernels; default: a folder below the state folder.")
     engine_python: Path = Field(default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang.")

@@ -36,9 +36,9 @@ CHECKS = (
     Check("kernel_hooks", "engine plugins live", kernel_hooks.check),
     Check("auth", "API key enforced", auth.check),
     Check("metrics", "metrics from one address", metrics.check),
-    Check("generation", "generation, whole and streamed", generation.check),
+    Check("generation", "generation, streamed and not", generation.check),
     Check("kv_link", "KV cache crosses the link", kv_link.check),
-    Check("equals_single", "answers equal single mode's", equals_single.check),
+    Check("equals_single", "answers equal to single mode's", equals_single.check),
     Check("needle", "needle at several depths", needle.check),
     Check("reasoning", "reasoning apart from the answer", reasoning.check),
     Check("tool_call", "tool call", tool_call.check),
@@ -46,7 +46,7 @@ CHECKS = (
     Check("text_before_call", "text before a call intact", text_before_call.check),
     Check("structured", "structured output", structured.check),
     Check("long_prompt", "prompt near the limit", long_prompt.check),
-    Check("too_long", "too long a prompt is refused", too_long.check),
+    Check("too_long", "a too long prompt is rejected", too_long.check),
     Check("empty_content", "no empty answers in bursts", empty_content.check),
     Check("compiles", "nothing compiled while serving", compiles.check),  # last: after all kinds of requests
 )

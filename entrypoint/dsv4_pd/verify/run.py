@@ -41,8 +41,8 @@ def run(checks: Sequence[Check], subject: Subject, tell: Callable[[Answer], None
             result = check.run(subject)
         except Exception as error:  # a check that can't even ask has not passed, and the others still count
             result = failed(
-                f"the check could not be made: {type(error).__name__}: {error}",
-                "does the appliance still answer? dsv4-pd status",
+                f"the check could not be run: {type(error).__name__}: {error}",
+                "check whether the appliance still answers: dsv4-pd status",
             )
         answers.append(Answer(check, result, time.monotonic() - begun))
         tell(answers[-1])

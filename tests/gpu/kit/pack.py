@@ -146,7 +146,7 @@ def build(options: Options, source: Path, wheels: Path) -> None:
 
 
 def tar(folder: Path) -> list[str]:
-    """The command; all times are one and old: ninja compiles anew what is younger than a cached library."""
+    """The command; all times are one and old: ninja recompiles what is younger than a cached library."""
     same = ("--sort=name", "--owner=0", "--group=0", f"--mtime={OLD}")
     return ["tar", "-C", str(folder), "--exclude=__pycache__", *same, "-cf", "-", "."]
 

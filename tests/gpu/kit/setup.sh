@@ -3,7 +3,7 @@
 # them, and ROOT/env.sh for the ring's commands. Needs Python 3.12 with PyTorch for CUDA 13 (or a kit with CUDA=kit) and
 # nvcc; no network.
 #   bash setup.sh [ROOT] [CACHE]      /opt/dsv4-pd and ROOT/cache
-# A cache that the kit brings is whole only where it was made: FlashInfer builds anew at another path.
+# A cache that the kit brings is whole only where it was made: FlashInfer rebuilds at another path.
 set -euo pipefail
 parts=$(cd "$(dirname "$0")" && pwd) root=${1:-/opt/dsv4-pd} begun=$SECONDS
 cache=${2:-$root/cache}

@@ -107,7 +107,7 @@ def train(model: Any, corpus: Path, seconds: float, width: int) -> dict[str, Any
 
 
 def resumed(model: Any, shape: Shape, out: Path) -> int:
-    """Take the weights of an earlier run, as they were quantised; returns its steps. The optimiser starts anew."""
+    """Take the weights of an earlier run, as they were quantised; returns its steps. The optimiser starts from zero."""
     if not (out / "training.json").exists():
         return 0
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}

@@ -18,8 +18,8 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="api-key",
-    symptom="strangers use the model; its answers get slow for reasons that are not yours",
-    why="Without a key whoever reaches the port is served, and a container's port is published on every address.",
+    symptom="strangers use the model; answers get slow under load that is not yours",
+    why="Without a key anyone who can reach the port is served, and a container's port is published on every address.",
     source="docs/security.md",
     run=_run,
     gpu_only=False,

@@ -1,4 +1,4 @@
-"""There must be CPUs enough for the servers' own threads."""
+"""There must be enough CPUs for the servers' own threads."""
 
 from __future__ import annotations
 

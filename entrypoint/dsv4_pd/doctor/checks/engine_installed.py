@@ -1,4 +1,4 @@
-"""The engine's and the router's environments must be there."""
+"""The engine's and the router's environments must be installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""expandable_segments makes NIXL crawl."""
+"""expandable_segments makes NIXL very slow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _run(s: Situation) -> Finding:
 CHECK = Check(
     name="expandable-segments",
     symptom="everything works, but first tokens of long prompts take minutes: KV moves at about 0.3 GB/s",
-    why="Memory that PyTorch maps that way can't be shared by CUDA IPC, so UCX falls back to TCP without a word.",
+    why="Memory that PyTorch maps that way can't be shared by CUDA IPC, so UCX silently falls back to TCP.",
     source="ai-dynamo/nixl#1754; rtx6kpro PR#68 turns it off",
     run=_run,
     expected="no expandable_segments beside NIXL",

@@ -23,7 +23,7 @@ def _run(s: Situation) -> Finding:
         aside = "; ".join(notice.text for notice in s.notices if notice.kind is NoticeKind.CARD_UNFIT)
         return warn(
             f"{read}; {numbered(idle)} fit but stay idle{f' ({aside})' if aside else ''}",
-            "mend the cards that are left aside, or name others in DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS",
+            "fix the cards that are left aside, or name others in DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS",
         )
     return ok(read)
 
@@ -40,7 +40,7 @@ def _idle(s: Situation) -> tuple[Gpu, ...]:
 CHECK = Check(
     name="gpu-plan",
     symptom="the start ends with exit code 2 or 70 and a list of GPUs",
-    why="Overlap, doubles, too few, the wrong architecture or too little memory would fail after 146 GB of loading.",
+    why="Overlap, duplicates, too few or wrong cards or too little memory would fail after 146 GB of loading.",
     source="vllm#20939; sglang#23657 (unsupported architecture after the load); 0xSero/deepseek-v4-flash-sm120#4",
     run=_run,
     expected="roles that fit on the GPUs",

@@ -1,4 +1,4 @@
-"""Nobody else may hold memory on the cards in use."""
+"""No other process may hold memory on the cards in use."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _run(s: Situation) -> Finding:
 CHECK = Check(
     name="gpu-processes",
     symptom='"CUDA out of memory" at load, or "The memory capacity is unbalanced"',
-    why="The servers take a fixed share of each card; somebody else's memory is missing from it.",
+    why="The servers take a fixed share of each card; memory that another process holds is missing from it.",
     source="local-inference-lab/blackwell-llm-docker (names the processes first); sglang bootstrap.py balance check",
     run=_run,
-    expected="cards that nobody else uses",
+    expected="cards that no other process uses",
     fatal=True,
     error=TemporaryError,
 )

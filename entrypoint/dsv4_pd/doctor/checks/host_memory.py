@@ -1,4 +1,4 @@
-"""Host memory, and the container's share of it, must carry the load."""
+"""Host memory, and the container's share of it, must be enough to load the servers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def _run(s: Situation) -> Finding:
 CHECK = Check(
     name="host-memory",
     symptom='"scheduler died during initialization (exit code: -9)": the kernel\'s OOM killer',
-    why="The kernel ends a rank without a word when the cgroup's limit is reached during the load.",
+    why="The kernel kills a rank without any message when the cgroup's limit is reached during the load.",
     source="SGLang 0.5.23 engine.py (exit code -9 hint); docker run --memory reference",
     run=_run,
-    expected="memory enough to load the servers",
+    expected="enough memory to load the servers",
     fatal=True,
 )

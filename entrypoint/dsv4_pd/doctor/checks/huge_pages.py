@@ -1,4 +1,4 @@
-"""Reserved huge pages are memory that nobody else gets."""
+"""Reserved huge pages are memory that nothing else can use."""
 
 from __future__ import annotations
 

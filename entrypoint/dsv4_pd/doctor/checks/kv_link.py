@@ -1,4 +1,4 @@
-"""The KV link carries bytes unchanged, fast, and not over TCP. Asked by `doctor --link` and by each start."""
+"""The KV link carries bytes unchanged, fast, and not over TCP. Tested by `doctor --link` and at each start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def judge(report: LinkReport | None) -> Finding:
     if report is None:
         return ok("not tested: one server, no link")
     if report.error or report.corrupt:
-        return fail(report.text(), "mend iommu, acs and peer-access above; DSV4_MODE=single serves without the link")
+        return fail(report.text(), "fix iommu, acs and peer-access above; DSV4_MODE=single serves without the link")
     if report.over_tcp:
         return warn(
             report.text(),
@@ -30,8 +30,8 @@ def judge(report: LinkReport | None) -> Finding:
 
 CHECK = Check(
     name="kv-link",
-    symptom="first tokens come late and grow with the prompt; everything else looks well",
-    why="Every request's KV cache crosses this link; UCX says nothing when it takes a slow way.",
+    symptom="time to first token is long and grows with the prompt; everything else looks healthy",
+    why="Every request's KV cache crosses this link; UCX does not report that it chose a slow transport.",
     source="vllm#52607; ai-dynamo/nixl#366, #1097, #1754; NVIDIA/open-gpu-kernel-modules#1257",
     run=_run,
     gpu_only=False,

@@ -18,10 +18,10 @@ def _run(s: Situation) -> Finding:
 
 
 def _remedy(s: Situation) -> str:
-    """A name on the Hub can be downloaded anew; a folder is the operator's own copy."""
+    """A name on the Hub can be downloaded again; a folder is the operator's own copy."""
     if s.settings.model == str(s.around.model.path):
-        return "copy the model there anew, mount what its links point to, or set DSV4_MODEL"
-    return "dsv4-pd download mends it"
+        return "copy the model there again, mount what its links point to, or set DSV4_MODEL"
+    return "run `dsv4-pd download` again"
 
 
 CHECK = Check(
@@ -30,7 +30,7 @@ CHECK = Check(
     why="An interrupted copy leaves missing, empty or short shards, and links into a cache that was not mounted.",
     source="safetensors format (header length and offsets); Hugging Face cache layout (links into blobs)",
     run=_run,
-    expected="every file that the index names, whole",
+    expected="every file that the index names, complete",
     fatal=True,
     error=SettingsError,
     gpu_only=False,

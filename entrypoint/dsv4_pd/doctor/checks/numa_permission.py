@@ -26,7 +26,7 @@ CHECK = Check(
     why="Docker's seccomp profile refuses set_mempolicy without SYS_NICE; we fall back step by step.",
     source="sglang#27368 and PR#28401; vllm PR#45438; ktransformers#350",
     run=_run,
-    expected="leave to set a memory policy",
+    expected="permission to set a memory policy",
     fatal=True,
     error=SettingsError,
 )

@@ -31,7 +31,7 @@ CHECK = Check(
     name="open-files",
     symptom='"Too many open files" under load; or supervisord and child starts hang at 100 % CPU',
     why="Each client, KV connection and shard takes one; `serve` raises the soft limit to 65,536 where the hard one "
-    "allows. With a limit of a thousand million, programs that close every possible descriptor before they start a "
+    "allows. With a limit of a billion, programs that close every possible descriptor before they start a "
     "child need minutes; `serve` lowers it to a million.",
     source="gpustack pack entrypoint (floor 65535); moby/moby#38814 (huge nofile makes process start slow)",
     run=_run,

@@ -20,7 +20,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="ports",
-    symptom='"address already in use" minutes after the start, or a pair that never finds itself',
+    symptom='"address already in use" minutes after the start, or a pair whose servers never connect',
     why="A failed bind of the bootstrap port is only logged: the server says it is ready and no request works.",
     source="sglang PR#21268, #37215, common/conn.py (silent bind failure); NVIDIA/srt-slurm PR#155",
     run=_run,

@@ -1,4 +1,4 @@
-"""/dev/shm must carry NCCL's and the engine's buffers."""
+"""/dev/shm must hold NCCL's and the engine's buffers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _run(s: Situation) -> Finding:
 CHECK = Check(
     name="shared-memory",
     symptom='"unhandled system error" from NCCL, or "Bus error" in a rank',
-    why="NCCL and UCX exchange data between the ranks through /dev/shm; a full one ends the process.",
+    why="NCCL and UCX exchange data between the ranks through /dev/shm; a full one kills the process.",
     source="NCCL user guide, troubleshooting (shared memory in Docker)",
     run=_run,
     expected="1 GiB or more of /dev/shm",

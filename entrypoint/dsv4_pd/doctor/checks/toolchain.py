@@ -1,4 +1,4 @@
-"""Kernels are compiled at run time: compiler, ninja and nvcc must be there."""
+"""Kernels are compiled at run time: compiler, ninja and nvcc must be installed."""
 
 from __future__ import annotations
 

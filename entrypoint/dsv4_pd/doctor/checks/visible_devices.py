@@ -27,7 +27,7 @@ CHECK = Check(
     why="The variable's order and numbering differ from the driver's; an empty value hides all cards.",
     source="local-inference-lab/rtx6kpro daily summaries 2026-07-28 (an empty value reordered devices); vllm#20939",
     run=_run,
-    expected="it unset, or naming cards",
+    expected="the variable unset, or naming cards",
     fatal=True,
     error=SettingsError,
 )

@@ -12,7 +12,7 @@ def link_finding(situation: Situation) -> tuple[Check, Finding]:
     """Moves bytes as the two roles will; without a plan or an engine nothing can be tested."""
     plan = situation.plan
     if plan is None or not situation.around.can_run(plan.settings.engine_python):
-        return kv_link.CHECK, fail("not tested: no plan or no engine", "mend gpu-plan and engine-installed first")
+        return kv_link.CHECK, fail("not tested: no plan or no engine", "fix gpu-plan and engine-installed first")
     # Not the plan's own environment: it marks processes as a run's, and a running appliance ends strays of its run.
     environ = situation.around.environ
     report = measure(plan.settings.engine_python, plan.placement, plan.programs, environ)

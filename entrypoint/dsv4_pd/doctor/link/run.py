@@ -148,7 +148,7 @@ class Conversation:
         try:
             rate, wrong = self._size / statistics.median(sent["seconds"]) / 1e9, int(received["wrong"])
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-            raise LinkFailure(f"an answer that makes no sense: {sent!r}, {received!r}") from error
+            raise LinkFailure(f"an invalid answer: {sent!r}, {received!r}") from error
         log = self._log("prefill").read_text(encoding="utf-8", errors="replace")
         return Pair(rank, round(rate, 3), chosen_transport(log), wrong)
 
@@ -220,7 +220,7 @@ def prove(
                     "KV link",
                     report.text(),
                     "prefill's bytes in decode's memory, unchanged",
-                    "run `dsv4-pd doctor` and mend what it says about iommu, acs and peer-access; "
+                    "run `dsv4-pd doctor` and fix what it reports about iommu, acs and peer-access; "
                     "DSV4_MODE=single serves without the link",
                 )
             ]

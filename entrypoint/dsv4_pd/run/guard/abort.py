@@ -8,7 +8,7 @@ import httpx2
 
 from dsv4_pd.run import loopback_http
 
-PAUSE_S = 1.5  # until the same is asked again, while the router may still send requests to one half
+PAUSE_S = 1.5  # until the same is asked again, while the router may still send requests to one server
 _BOUND_S = 2.0
 
 

@@ -32,7 +32,7 @@ def _running_actions(state: State, seen: Observation, limits: Limits) -> Iterato
 
 
 def _waiting_in_vain(seen: Observation, limits: Limits) -> Iterator[str]:
-    """Servers that hold requests for a half that has just ended: prefill alone.
+    """Servers that hold requests for a peer that has just ended: prefill alone.
 
     What decode computes came across before prefill ended, and is finished; what still waits in it is failed by the
     engine, which asks for prefill's bootstrap port every two seconds. Prefill has no such clock for decode.

@@ -18,20 +18,20 @@ BUSY = frozenset({408, 429})  # the front's queue is full or was too slow: queue
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How one canary ended. `strike`: every end said that it was ready, and still nothing came through."""
+    """How one canary ended. `confirmed`: every program said that it was ready, and still nothing came through."""
 
     sent: float
     seconds: float
     passed: bool = False
     queued: bool = False
-    strike: bool = False
+    confirmed: bool = False
     failure: str = ""
     unanswered: bool = False  # nothing came within the bound
 
 
-async def fly(config: GuardConfig, probes: Probes, bound: float) -> Result:
-    """Send one canary and wait for it for so long. The prompt is fresh, so that no cached prefix can stand in for the
-    transfer.
+async def send(config: GuardConfig, probes: Probes, bound: float) -> Result:
+    """Send one canary and wait for at most `bound` seconds. The prompt is fresh, so that no cached prefix can stand in
+    for the transfer.
     """
     sent = time.monotonic()
     body = {"model": config.model, "prompt": f"canary {secrets.token_hex(8)}", "max_tokens": 2, "temperature": 0}
@@ -48,9 +48,9 @@ async def fly(config: GuardConfig, probes: Probes, bound: float) -> Result:
         return Result(sent, seconds, passed=True)
     if status in BUSY:
         return Result(sent, seconds, queued=True)
-    if unready := await _unready_end(config, probes):
+    if unready := await _unready_program(config, probes):
         return Result(sent, seconds, failure=unready)
-    return Result(sent, seconds, strike=True, failure=_hop(config, status, text, bound), unanswered=not status)
+    return Result(sent, seconds, confirmed=True, failure=_hop(config, status, text, bound), unanswered=not status)
 
 
 def came_through(text: str) -> bool:
@@ -67,8 +67,8 @@ def came_through(text: str) -> bool:
         return False
 
 
-async def _unready_end(config: GuardConfig, probes: Probes) -> str | None:
-    """The end that says itself that it is not ready."""
+async def _unready_program(config: GuardConfig, probes: Probes) -> str | None:
+    """The program that reports itself not ready."""
     for server in config.servers:
         answer = await probes.status(f"{server.url}/ready")
         if answer is not Answer.YES:
@@ -80,7 +80,7 @@ async def _unready_end(config: GuardConfig, probes: Probes) -> str | None:
 
 
 def _hop(config: GuardConfig, status: int, text: str, bound: float) -> str:
-    """What failed between ends that are all ready, from the answer."""
+    """What failed between programs that are all ready, from the answer."""
     for server in config.servers:
         if f"{server.name}_server_error" in text:
             return f"{server.name}: answered an error ({status})"

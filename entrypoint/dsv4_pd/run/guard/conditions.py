@@ -16,10 +16,10 @@ class Missing:
     text: str
     role: str | None = None
     silent: bool = False
-    strikes: int = 0
+    failures: int = 0  # canaries in a row
 
 
-def ends_missing(seen: Observation) -> bool:
+def programs_missing(seen: Observation) -> bool:
     """Whether a server is not ready, or the router not running: nothing about the path can be judged yet, and the
     router can't be blamed for what it says of them.
     """
@@ -40,7 +40,7 @@ def doubts(seen: Observation, limits: Limits) -> tuple[Missing, ...]:
     """What does not contradict READY yet, but does not fit it either."""
     found = []
     if seen.canary.failures:
-        found.append(Missing(f"canary: {seen.canary.failure}", strikes=seen.canary.failures))
+        found.append(Missing(f"canary: {seen.canary.failure}", failures=seen.canary.failures))
     if seen.canary.proved is not None and seen.now - seen.canary.proved > limits.proof_timeout:
         found.append(Missing(f"no request has proved the path for {limits.proof_timeout:.0f} s"))
     return (*found, *_unwell(seen))

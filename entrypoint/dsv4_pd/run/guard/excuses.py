@@ -1,4 +1,4 @@
-"""When a canary that failed is no strike: it was behind others, or behind a compiler, and not broken on the path."""
+"""When a failed canary is no confirmed failure: it waited behind others or a compiler; the path is not broken."""
 
 from __future__ import annotations
 

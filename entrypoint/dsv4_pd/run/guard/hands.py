@@ -21,7 +21,7 @@ log = logging.getLogger("guard")
 
 
 class Hands:
-    """Applies actions. Each is repeated by policy until it shows; one of a kind is under way at a time."""
+    """Applies actions. Policy repeats each until its effect is visible; at most one of a kind runs at a time."""
 
     def __init__(self, config: GuardConfig, world: World, supervisor: Supervisor, probes: Probes) -> None:
         self._config, self._world, self._supervisor, self._probes = config, world, supervisor, probes
@@ -80,8 +80,8 @@ class Hands:
 
     async def _register(self, _: str) -> None:
         config = self._config
-        for stranger in await self._probes.reconcile(config.router_url, config.servers, config.api_key):
-            log.warning("router: told to forget %s, a worker that is not ours", stranger)
+        for foreign in await self._probes.reconcile(config.router_url, config.servers, config.api_key):
+            log.warning("router: removed %s, a worker that is not ours", foreign)
 
     async def _abort(self, name: str) -> None:
         url = next(server.url for server in self._config.servers if server.name == name)

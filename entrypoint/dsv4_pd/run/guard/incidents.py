@@ -9,7 +9,7 @@ from dsv4_pd.run.guard import complaints, conditions, silence
 from dsv4_pd.run.guard.states import Answer, Observation, Remedy, RoleView, State, Verdict
 from dsv4_pd.run.states import SERVING, STARTING
 
-CANARY_STRIKES = 2  # one failure may be the tail of an incident that is already over
+CANARY_FAILURES = 2  # one failure may be the tail of an incident that is already over
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def _overdue(state: State, seen: Observation, limits: Limits) -> Verdict | None:
     if holder and state.held_since is not None and seen.now - state.held_since > limits.gpu_wait:
         return Verdict(75, holder)
     if state.name in STARTING and _plugins_overdue(state, seen, limits):
-        return Verdict(1, conditions.unproved_plugins(seen))  # no restart mends a plugin that does not fit the engine
+        return Verdict(1, conditions.unproved_plugins(seen))  # no restart fixes a plugin that does not fit the engine
     if seen.now - state.down_since <= limits.start_timeout:
         return None
     missing = (*conditions.unmet(seen), *conditions.doubts(seen, limits))
@@ -85,7 +85,7 @@ def find(state: State, seen: Observation, limits: Limits) -> Incident | None:
 
 
 def _end_of(role: RoleView) -> str:
-    """How a program ended, by what ended first: the child that the rest can't do without, and its own last words."""
+    """How a program ended, by what ended first: the child that the others can't do without, and its own last words."""
     how = f"{role.name}: {role.lost}" if role.lost else f"{role.name} {role.exit}"
     return how + complaints.explanation(role, role.ended)
 
@@ -112,7 +112,7 @@ def _deaths_of(seen: Observation, name: str) -> int:
 
 
 def _unlike(live: list[RoleView]) -> Incident | None:
-    """Servers that loaded other files than each other answer, and answer wrong: the older one must load them anew."""
+    """Servers that loaded other files than each other answer, and answer wrong: the older one must reload them."""
     known = sorted((role for role in live if role.model), key=lambda role: role.started)
     if not known or known[0].model == known[-1].model:
         return None
@@ -130,7 +130,7 @@ def _unhandled_deaths(state: State, seen: Observation) -> list[RoleView]:
 
 
 def _broken_path(state: State, seen: Observation, limits: Limits) -> Incident | None:
-    """Every process is up and ready, and still nothing is served: router first, then who is sick, then the pair."""
+    """Every process is up and ready, yet nothing is served: router first, then the failing server, then the pair."""
     if state.settled is None:
         return None
     everyone = tuple(role.name for role in seen.servers)
@@ -141,11 +141,11 @@ def _broken_path(state: State, seen: Observation, limits: Limits) -> Incident | 
         return Incident((seen.router.name,), f"router: does not list the ready servers ({seen.router.detail})")
     if waited and seen.bootstrap is not Answer.YES:
         return Incident((seen.servers[0].name,), f"{seen.servers[0].name}: its bootstrap port does not answer")
-    if seen.canary.failures < CANARY_STRIKES:
+    if seen.canary.failures < CANARY_FAILURES:
         return None
-    sick = tuple(role.name for role in seen.servers if role.health is Answer.NO)
+    failing = tuple(role.name for role in seen.servers if role.health is Answer.NO)
     logged = "".join(f"; {role.name} logged" + text for role in seen.servers if (text := _logged(role, seen)))
-    return Incident(sick or everyone, f"canary: {seen.canary.failure}{logged}")
+    return Incident(failing or everyone, f"canary: {seen.canary.failure}{logged}")
 
 
 def _logged(role: RoleView, seen: Observation) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dsv4_pd.run.guard.canary import Result
 from dsv4_pd.run.guard.states import CanaryView, Observation
 
-STRIKE_S = 3.0  # between a canary that failed and the next: two in a row must not be one hiccup
+CONFIRMED_S = 3.0  # between a canary that failed and the next: two in a row must not be one hiccup
 RETRY_S = 0.5
 QUEUED_S = 5.0  # the same while answers to clients come through: one more request in their queue proves nothing new
 ASKED_S = 5.0  # between canaries that fatal log lines ask for
@@ -30,7 +30,7 @@ class PathProof:
         self.view, self._not_before = CanaryView(), 0.0
 
     def on_sent(self, now: float) -> None:
-        """A canary flies; when decode counts it, it proves nothing about others."""
+        """A canary is sent; when decode counts it, it proves nothing about others."""
         self._own += 1
         self._sent = now
 
@@ -48,7 +48,7 @@ class PathProof:
             self.view = replace(self.view, proved=now)
 
     def due(self, seen: Observation) -> bool:
-        """Whether a canary is to fly now, over ends that can serve: traffic never takes its place."""
+        """Whether a canary is due now, over programs that can serve: traffic never takes its place."""
         if seen.now < self._not_before:
             return False
         newest = max(role.started for role in seen.roles)
@@ -61,14 +61,14 @@ class PathProof:
         logged = any(role.complaint and role.complaint.at > self._sent for role in seen.servers)
         return logged and seen.now - self._sent >= ASKED_S
 
-    def on_landed(self, result: Result, now: float, *, busy: bool) -> None:
-        """A canary came back, or did not; a failure is no strike while others came through, or all only queue."""
+    def on_result(self, result: Result, now: float, *, busy: bool) -> None:
+        """A canary's result; a failure is not confirmed while others came through, or while all only queue."""
         self.result = result
         if result.passed:
             self.view = CanaryView(result.sent, now)
-        elif result.strike and not busy:
+        elif result.confirmed and not busy:
             self.view = replace(self.view, failures=self.view.failures + 1, failure=result.failure)
-            self._not_before = now + STRIKE_S
+            self._not_before = now + CONFIRMED_S
         else:
             self.view = replace(self.view, failure=result.failure)
             fresh = self.view.proved is not None and now - self.view.proved < self._interval

@@ -15,7 +15,7 @@ from dsv4_pd.run.guard.incidents import Incident
 from dsv4_pd.run.guard.states import Action, Answer, Observation, State, Verdict
 from dsv4_pd.run.states import CLOSING, SERVING, STARTING, StateName
 
-SAME_INCIDENT = 2.0  # supervisord looks once a second, so what died together is heard of one after the other
+SAME_INCIDENT = 2.0  # supervisord looks once a second, so what died together is reported one after the other
 
 
 def next_state(state: State, seen: Observation, limits: Limits) -> tuple[State, tuple[Action, ...]]:
@@ -42,7 +42,7 @@ def _decide(state: State, seen: Observation, limits: Limits) -> State:
 
 def _tick(state: State, seen: Observation, limits: Limits) -> State:
     """Run the clocks that the decisions read."""
-    settled = state.name not in SERVING and not conditions.ends_missing(seen)
+    settled = state.name not in SERVING and not conditions.programs_missing(seen)
     held = any(role.idle and role.gpu_holder for role in seen.servers)
     stable = state.serving_since is not None and seen.now - state.serving_since >= limits.stable
     return replace(
@@ -118,7 +118,7 @@ def _classify(state: State, seen: Observation, limits: Limits) -> State:
     unmet = conditions.unmet(seen, condemned=state.condemned)
     doubts = conditions.doubts(seen, limits)
     hard = [item for item in unmet if not (serving and item.silent)]
-    hard += [item for item in doubts if item.strikes >= incidents.CANARY_STRIKES or not serving]
+    hard += [item for item in doubts if item.failures >= incidents.CANARY_FAILURES or not serving]
     if hard:
         name = _starting(seen) if state.name in STARTING else StateName.RECOVERING
         reason = _first_cause(state) + hard[0].text

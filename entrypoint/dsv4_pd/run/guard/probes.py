@@ -1,4 +1,4 @@
-"""Questions to the servers and the router, each with a bound; each runs in one loop, so none overtakes its like."""
+"""Probes of the servers and the router, each with a time-out; at most one probe of each kind is in flight."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Probes:
         return (Answer.YES if got.status_code == httpx2.codes.OK else Answer.NO), got.text
 
     async def router(self, url: str, servers: Iterable[ServerConfig]) -> tuple[Answer, str]:
-        """Whether the router has exactly our servers, all healthy, and what is amiss."""
+        """Whether the router has exactly our servers, all healthy, and what is wrong otherwise."""
         answer, text = await self.get(f"{url}/readiness")
         if answer is not Answer.YES:
             return answer, _reason(text)
@@ -73,22 +73,22 @@ class Probes:
         return await self._list(url, known)
 
     async def _list(self, url: str, known: tuple[ServerConfig, ...]) -> tuple[Answer, str]:
-        """What the list itself says: the counts can't tell a stranger in the place of one of ours."""
+        """What the list itself says: the counts can't tell a foreign worker in the place of one of ours."""
         answer, text = await self._workers(url)
         if answer is not Answer.YES:
-            return answer, "" if answer is Answer.SILENT else "does not tell its workers to the guard"
-        amiss = workers.amiss(workers.parse(text), known)
-        self._list_due = 0.0 if amiss else time.monotonic() + LIST_S
-        return (Answer.NO if amiss else Answer.YES), amiss
+            return answer, "" if answer is Answer.SILENT else "does not list its workers"
+        mismatch = workers.mismatch(workers.parse(text), known)
+        self._list_due = 0.0 if mismatch else time.monotonic() + LIST_S
+        return (Answer.NO if mismatch else Answer.YES), mismatch
 
     async def reconcile(self, url: str, servers: Iterable[ServerConfig], api_key: str | None) -> tuple[str, ...]:
-        """Have the router forget workers that are not ours, then tell it about ours; returns the strangers' addresses.
+        """Remove workers that are not ours from the router, then register ours; returns the removed addresses.
 
         Not an error where it fails: asked again until the router lists exactly ours.
         """
         known = tuple(servers)
         found = workers.parse((await self._workers(url))[1])
-        strange = workers.strangers(found, known)
+        strange = workers.foreign(found, known)
         for one in strange:
             await self._control_call("DELETE", f"{url}/workers/{one.id}")
         for server in workers.absent(found, known):

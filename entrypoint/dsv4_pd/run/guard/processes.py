@@ -1,4 +1,4 @@
-"""The processes as supervisord and the kernel tell: events in order, mended by polls, ends heard of at once."""
+"""Process state from supervisord events, reconciled by polling; exits are detected immediately through pidfds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXITED = re.compile(r"(?:exited|gave up|spawn\w*): (\S+) \((.+?)(?:; (?:not )?e
 
 
 class Processes:
-    """Keeps the watches' processes true. `changed(died)` is called after each change."""
+    """Keeps the watches' processes up to date. `changed(died)` is called after each change."""
 
     def __init__(self, supervisor: Supervisor, watches: Mapping[str, Watch], changed: Callable[[bool], None]) -> None:
         self._supervisor, self._watches, self._changed = supervisor, watches, changed
@@ -73,7 +73,7 @@ class Processes:
         self._changed(watch.deaths != deaths)
 
     def follow_workers(self, watch: Watch, pids: frozenset[int]) -> None:
-        """Hear when a child that the server can't do without ends: its main process may serve on for seconds."""
+        """Detect the exit of a child that the server can't do without: its main process may serve on for seconds."""
         for pid in pids - watch.workers:
             _when_ended(pid, partial(self._worker_ended, watch, watch.pid, pid, endings.name_of(pid)))
         watch.workers |= pids
@@ -84,7 +84,7 @@ class Processes:
             self._changed(False)
 
     def _follow_pid(self, watch: Watch) -> None:
-        """Hear from the kernel when the process ends: supervisord looks only once a second."""
+        """Detect the exit through the kernel: supervisord looks only once a second."""
         _when_ended(watch.pid, partial(self._ended, watch, watch.pid))
 
     def _ended(self, watch: Watch, pid: int) -> None:

@@ -1,4 +1,4 @@
-"""The guard process: senses → `next_state` → one place that publishes, logs and acts."""
+"""The guard process: observers → `next_state` → one place that publishes, logs and acts."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class Guard:
             self.world.fault = Verdict(75, taken)
 
     def _raise_failures(self, tasks: list[asyncio.Task[None]]) -> None:
-        """A sense that raised is a defect: end the guard, supervisord starts a new one."""
+        """An observer that raised is a defect: end the guard, supervisord starts a new one."""
         for task in tasks:
             if task.done() and not task.cancelled() and task.exception():
                 raise task.exception()  # type: ignore[misc]

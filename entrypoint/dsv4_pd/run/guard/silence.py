@@ -1,6 +1,6 @@
 """Every silence has a timer of its own: what a program that served owes, since when, and for how long it is waited for.
 
-Pure. A clock runs on while a probe hears no yes, whether it hears a no or nothing, and starts anew with each sign of
+Pure. A clock runs on while a probe gets no yes, whether the answer is no or missing, and restarts with each sign of
 work that no client can forge: tokens that move, a canary that came through, a compiler that runs within its own bound.
 """
 
@@ -29,7 +29,7 @@ def _quiet(seen: Observation) -> Iterator[str]:
     first = seen.servers[0]
     if first.up and first.served and seen.bootstrap is Answer.SILENT:
         yield "bootstrap"
-    if seen.router.ready is Answer.SILENT and not conditions.ends_missing(seen):  # it may wait for a silent server
+    if seen.router.ready is Answer.SILENT and not conditions.programs_missing(seen):  # it may wait for a silent server
         yield "router"
 
 

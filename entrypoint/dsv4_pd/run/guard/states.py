@@ -21,7 +21,7 @@ class Phase(StrEnum):
 
 
 class Answer(StrEnum):
-    """What a probe last heard. SILENT is a time-out: slow is not dead."""
+    """The last answer to a probe. SILENT is a time-out: slow is not dead."""
 
     YES = "yes"
     NO = "no"
@@ -141,7 +141,7 @@ class Act(Enum):
     START = "start"
     KILL = "kill"
     REGISTER = "register"  # tell the router about its workers
-    ABORT = "abort"  # end what waits in a server for its other half, which is gone
+    ABORT = "abort"  # end what waits in a server for its peer, which is gone
     STOP_ROUTER = "stop router"  # no new work, finish what runs
     SHUTDOWN = "shutdown"  # leave nothing behind and end supervisord
 

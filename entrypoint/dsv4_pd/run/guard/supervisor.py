@@ -1,4 +1,4 @@
-"""supervisord's XML-RPC over its unix socket: the guard's hands."""
+"""supervisord's XML-RPC over its unix socket, as the guard uses it."""
 
 from __future__ import annotations
 

@@ -63,11 +63,11 @@ def _listed(item: dict[str, Any]) -> Listed:
 
 
 def is_ours(one: Listed, servers: tuple[ServerConfig, ...]) -> bool:
-    """Whether it is one of our servers in its own role: decode listed as a second prefill is a stranger too."""
+    """Whether it is one of our servers in its own role: decode listed as a second prefill is foreign too."""
     return any((one.url, one.kind, one.bootstrap_port) == (s.url, kind(s), s.bootstrap_port) for s in servers)
 
 
-def strangers(found: tuple[Listed, ...], servers: tuple[ServerConfig, ...]) -> tuple[Listed, ...]:
+def foreign(found: tuple[Listed, ...], servers: tuple[ServerConfig, ...]) -> tuple[Listed, ...]:
     """Listed, not ours, and not on their way out."""
     return tuple(one for one in found if not one.leaving and not is_ours(one, servers))
 
@@ -78,9 +78,9 @@ def absent(found: tuple[Listed, ...], servers: tuple[ServerConfig, ...]) -> tupl
     return tuple(server for server in servers if server.url not in there)
 
 
-def amiss(found: tuple[Listed, ...], servers: tuple[ServerConfig, ...]) -> str:
+def mismatch(found: tuple[Listed, ...], servers: tuple[ServerConfig, ...]) -> str:
     """What is wrong with the list, for people; empty when it holds exactly our servers, all healthy."""
-    if strange := strangers(found, servers):
+    if strange := foreign(found, servers):
         return f"lists {strange[0].kind} worker(s) that are not ours: {', '.join(one.url for one in strange)}"
     healthy = {one.url for one in found if one.healthy and is_ours(one, servers)}
     return "" if len(healthy) == len(servers) else f"{len(healthy)} of {len(servers)} workers healthy"

@@ -1,4 +1,4 @@
-"""The guard's senses: loops that probe, follow logs and ask supervisord, and the one `Observation` they add up to."""
+"""The guard's observers: loops that probe, follow logs and ask supervisord, and the one `Observation` they make up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger("guard")
 
 
 class World:
-    """Everything that the guard sees. `wake` is called when something changed that can't wait for the next tick."""
+    """Everything that the guard observes. `wake` is called when something changed that can't wait for the next tick."""
 
     def __init__(
         self, config: GuardConfig, supervisor: Supervisor, probes: Probes, gpus: Gpus, wake: Callable[[], None]
@@ -71,7 +71,7 @@ class World:
         return self.router if name == "router" else self.servers.get(name)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """All senses; each is one loop, so that no probe of a kind overtakes another."""
+        """All observers; each is one loop, so that at most one probe of a kind is in flight."""
         quick = self.config.probe_interval
         found = [
             self.processes.take_events(),
@@ -191,10 +191,10 @@ class World:
         self.path.on_sent(time.monotonic())
         limits, first = self.config.limits, self.path.view.sent is None
         bound = limits.first_canary_timeout if first else limits.canary_timeout
-        result = await canary.fly(self.config, self.probes, bound)
+        result = await canary.send(self.config, self.probes, bound)
         if deaths != [role.deaths for role in self.observe().roles]:
-            return  # it flew over a pair that is no more
-        self.path.on_landed(result, time.monotonic(), busy=self._excused(result))
+            return  # it was sent through a pair that is gone
+        self.path.on_result(result, time.monotonic(), busy=self._excused(result))
         self.wake()
 
     def _excused(self, result: canary.Result) -> bool:

@@ -53,7 +53,7 @@ def _state(document: Document) -> Iterator[Family]:
 
 def _roles(roles: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
     yield gauge("dsv4_role_ready", "1 while the program is ready.", _each(roles, "ready"))
-    yield gauge("dsv4_role_restarts_total", "Ends of the program that were not asked for.",
+    yield gauge("dsv4_role_restarts_total", "Unexpected exits of the program.",
                 _each(roles, "restarts"), "counter")  # fmt: skip
     yield gauge("dsv4_role_kv_capacity_tokens", "Tokens that the KV pool holds.", _each(roles, "kv_capacity_tokens"))
     yield gauge(
@@ -95,7 +95,7 @@ def _each(roles: Mapping[str, Mapping[str, Any]], key: str) -> Iterator[tuple[Ma
 
 def _canary(canary: Mapping[str, Any]) -> Iterator[Family]:
     if canary.get("proved_s_ago") is not None:
-        yield gauge("dsv4_canary_age_seconds", "Since a request last went through, end to end.",
+        yield gauge("dsv4_canary_age_seconds", "Time since a request last went through, end to end.",
                     [({}, canary["proved_s_ago"])])  # fmt: skip
     if canary.get("seconds") is not None:
         yield gauge("dsv4_canary_latency_seconds", "How long the last test request took.", [({}, canary["seconds"])])
@@ -109,12 +109,14 @@ def _link(texts: Mapping[str, str | None]) -> Iterator[Family]:
         return
     count = total(seen, "sglang:kv_transfer_total_mb_count")
     moved = total(seen, "sglang:kv_transfer_total_mb_sum") * _MEBI
-    yield gauge("dsv4_kv_link_transfers_total", "KV caches handed from prefill to decode.", [({}, count)], "counter")
-    yield gauge("dsv4_kv_link_bytes_total", "Bytes of KV cache handed over.", [({}, moved)], "counter")
+    yield gauge(
+        "dsv4_kv_link_transfers_total", "KV caches transferred from prefill to decode.", [({}, count)], "counter"
+    )
+    yield gauge("dsv4_kv_link_bytes_total", "Bytes of KV cache transferred.", [({}, moved)], "counter")
     speeds = total(seen, "sglang:kv_transfer_speed_gb_s_count")
     if speeds:
         mean = total(seen, "sglang:kv_transfer_speed_gb_s_sum") / speeds * _GIBI
-        yield gauge("dsv4_kv_link_bytes_per_second", "Mean speed of a hand-over since the start.", [({}, mean)])
+        yield gauge("dsv4_kv_link_bytes_per_second", "Mean speed of a KV transfer since the start.", [({}, mean)])
 
 
 def total(seen: Iterable[Sample], name: str) -> float:

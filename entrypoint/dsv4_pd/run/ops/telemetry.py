@@ -1,4 +1,4 @@
-"""What the ops port tells beyond the state: every program's metrics under one address, and the present load."""
+"""What the ops port serves beyond the state: every program's metrics under one address, and the present load."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Supervisord:
         return bool(pid)
 
     def kill(self) -> None:
-        """End supervisord alone, at once; whoever looks at `poll` next starts it anew."""
+        """End supervisord alone, at once; whoever looks at `poll` next restarts it."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()

@@ -42,7 +42,7 @@ class GuardWatch:
         self.restarted(0)
 
     def restarted(self, daemon: int) -> None:
-        """supervisord was started anew, with this pid."""
+        """supervisord was restarted, with this pid."""
         self._daemon = daemon
         self._guard, self._supervisord = Silence(), Silence()
         self._pid, self._known, self._down, self._answers = 0, 0, 0, 0

@@ -11,7 +11,7 @@ NOFILE_FLOOR = 65_536
 NOFILE_CEILING = 1_048_576
 
 
-def mend() -> None:
+def repair() -> None:
     """Open closed standard streams, and set the soft limit of open files within the hard one."""
     _streams()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

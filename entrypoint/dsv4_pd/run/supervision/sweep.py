@@ -62,7 +62,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _here() -> str:
-    """Where a process number means what it meant: this boot, this PID namespace. A container that was started anew over
+    """Where a process number means what it meant: this boot, this PID namespace. A container that was restarted over
     the same run folder counts from one again.
     """
     return f"{run_mark.boot_id()}/{Path('/proc/self/ns/pid').readlink()}"

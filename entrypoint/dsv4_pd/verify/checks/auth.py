@@ -13,8 +13,10 @@ def check(subject: Subject) -> Result:
     bare = subject.api.with_key(None).chat(prompts.GREETING, max_tokens=4)
     if subject.api.key is None:
         if bare.status in REFUSED:
-            return failed("the appliance wants a key and none was given", "give it with --api-key-file or DSV4_API_KEY")
-        return skipped("no key is set: whoever reaches the port is served", "set DSV4_API_KEY_FILE")
+            return failed(
+                "the appliance requires a key and none was given", "give it with --api-key-file or DSV4_API_KEY"
+            )
+        return skipped("no key is set: anyone who can reach the port is served", "set DSV4_API_KEY_FILE")
     wrong = subject.api.with_key(subject.api.key + "x").chat(prompts.GREETING, max_tokens=4)
     right = subject.api.chat(prompts.GREETING, max_tokens=4)
     seen = {"none": bare.status, "wrong": wrong.status, "right": right.status}

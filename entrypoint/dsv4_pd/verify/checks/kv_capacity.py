@@ -17,7 +17,7 @@ def check(subject: Subject) -> Result:
     servers = {name: role for name, role in status.get("roles", {}).items() if name != "router"}
     held = {name: role.get("kv_capacity_tokens") for name, role in servers.items()}
     if not servers or any(tokens is None for tokens in held.values()):
-        return failed(f"a role does not tell its KV capacity: {held}", "its /metrics must answer; see dsv4-pd status")
+        return failed(f"a role does not report its KV capacity: {held}", "its /metrics must answer; see dsv4-pd status")
     return judge(held, about.get("expected_kv_tokens") or {}, context_length(subject.ops))
 
 

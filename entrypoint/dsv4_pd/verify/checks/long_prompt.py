@@ -14,7 +14,7 @@ def check(subject: Subject) -> Result:
     """A prompt of nine tenths of the limit."""
     limit = context_length(subject.ops)
     if limit is None:
-        return skipped("no server tells its context length")
+        return skipped("no server reports its context length")
     text = long_text(subject.api, int(limit * SHARE) - _ANSWER, subject.options.seed)
     reply = subject.api.chat(text, stream=True, max_tokens=_ANSWER, timeout=1800)
     if trouble := broken(reply, streamed=True):
@@ -25,7 +25,9 @@ def check(subject: Subject) -> Result:
             f"{tokens:,} tokens went in, nothing came out", "lower DSV4_CONTEXT_LENGTH and look at decode's log"
         )
     if tokens < limit * (SHARE - 0.15):
-        return failed(f"only {tokens:,} of {limit:,} tokens were counted", "something before the engine cuts prompts")
+        return failed(
+            f"only {tokens:,} of {limit:,} tokens were counted", "something in front of the engine truncates prompts"
+        )
     return passed(
         f"{tokens:,} of {limit:,} tokens answered in {reply.seconds:.1f} s",
         prompt_tokens=tokens,

@@ -17,7 +17,7 @@ def check(subject: Subject) -> Result:
     """One code for each length and depth, at temperature 0."""
     limit = context_length(subject.ops)
     if limit is None:
-        return skipped("no server tells its context length")
+        return skipped("no server reports its context length")
     rng = random.Random(subject.options.seed)  # noqa: S311
     lengths = _lengths(subject, limit)
     missed, found = [], 0

@@ -32,7 +32,7 @@ def _fault(reply: Reply) -> str | None:
     if not reply.reasoning.strip():
         return "no reasoning_content, though thinking was asked for"
     if not reply.content.strip():
-        return "thought, but no answer"
+        return "reasoning, but no answer"
     if any(tag in reply.content for tag in _TAGS):
         return f"think tags inside the answer: {reply.content[:80]!r}"
     return None

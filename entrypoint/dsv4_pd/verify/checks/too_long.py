@@ -14,7 +14,7 @@ def check(subject: Subject) -> Result:
     """One third more than fits, then a question as usual."""
     limit = context_length(subject.ops)
     if limit is None:
-        return skipped("no server tells its context length")
+        return skipped("no server reports its context length")
     reply = subject.api.chat(
         long_text(subject.api, int(limit * _FACTOR), subject.options.seed), max_tokens=8, timeout=_PROMPT
     )
@@ -22,7 +22,7 @@ def check(subject: Subject) -> Result:
         said = reply.error[:200] or reply.content[:80]
         return failed(f"status {reply.status}, expected 400; {said}", "report it: clients can't tell it from an outage")
     if str(limit) not in reply.error.replace(",", "") and "context" not in reply.error.lower():
-        return failed(f"the refusal does not say the limit: {reply.error[:200]!r}", "report it")
+        return failed(f"the error does not state the limit: {reply.error[:200]!r}", "report it")
     after = subject.api.chat(prompts.GREETING, max_tokens=16)
     if after.status != 200 or after.empty:
         return failed(f"the next request failed: {after.status} {after.error[:200]}", "restart, and report it")

@@ -35,7 +35,7 @@ def fault_in(reply: Reply, cities: list[str]) -> str | None:
     for call in reply.calls:
         arguments = call.parsed()
         if call.name != "get_weather" or not isinstance(arguments, dict):
-            return f"a call that can't be made: {call.name} {call.arguments[:80]!r}"
+            return f"an invalid call: {call.name} {call.arguments[:80]!r}"
         asked.append(str(arguments.get("city")))
     if [name.split(",")[0].strip() for name in asked] != cities:
         return f"asked for {asked or 'nothing'}, expected calls for {cities}; text {reply.content[:80]!r}"
