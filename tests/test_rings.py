@@ -46,6 +46,15 @@ def test_every_test_is_in_a_ring() -> None:
         assert not sorted(collected(*EVERYWHERE) - ran - left_out), f"{targets} run none of these; see make/*.mk"
 
 
+@pytest.mark.parametrize("name", ["test_moved.py", "helper.py"])
+def test_a_module_that_cannot_be_imported_fails_the_run(tmp_path: Path, name: str) -> None:
+    """Where a module that it names has moved, a file of tests must not be skipped as one without doctests."""
+    (tmp_path / name).write_text("from dsv4_pd.nowhere import nothing\n\n\ndef test_it() -> None: ...\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "ModuleNotFoundError" in done.stdout, done.stdout[-2000:]
+
+
 # --- .ci/run itself, with every command replaced
 
 

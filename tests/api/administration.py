@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx2
 from conftest import VENVS
-from dsv4_pd.plan import boot
-from dsv4_pd.plan.boot import Plan
+from dsv4_pd.plan.plan import Plan
+from dsv4_pd.run import files
 from support.appliance import free_ports
 from support.plans import make, no_gpu
 
@@ -136,7 +136,7 @@ def router(folder: Path, kind: str, pair: tuple[Worker, Worker], key: str | None
         no_gpu(),
         folder,
     )
-    boot.write(plan.files)
+    files.write(plan.files)
     program = next(program for program in plan.programs if program.name == "router")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), **dict(program.env)}
     with (folder / "router.log").open("wb") as out:
