@@ -65,9 +65,16 @@ class Group:
 
 GUARD = "entrypoint/dsv4_pd/run/guard"
 SETTINGS = "entrypoint/dsv4_pd/settings"
-SIMULATED = "AnySequence or forgiven or slower_than_any_timer"
+# hours of simulated time, and what they show is in test_policy_steps.py too
+SIMULATED = "AnySequence or forgiven or slower_than or tokens_move or by_itself or moving or never or minutes"
 GROUPS = {
-    "policy": Group((f"{GUARD}/policy.py",), ("tests/guard/test_policy.py",), 900, 0.7, SIMULATED),
+    "policy": Group(
+        (f"{GUARD}/policy.py",),
+        ("tests/guard/test_policy.py", "tests/guard/test_policy_steps.py"),
+        1500,
+        0.9,
+        SIMULATED,
+    ),
     "guard": Group(
         (f"{GUARD}/conditions.py", f"{GUARD}/path_proof.py", f"{GUARD}/canary.py"),
         ("tests/guard/test_policy.py", "tests/guard/test_path.py", "tests/guard/test_small.py"),
