@@ -89,8 +89,9 @@ GROUPS = {
     "redaction": Group(
         (f"{SETTINGS}/redact.py", f"{SETTINGS}/redaction/*.py"),
         ("tests/entrypoint/test_redact.py",),
-        600,
+        1500,
         0.6,
+        "long_secret or makes_it_slow",
     ),
     "sweep": Group(
         ("entrypoint/dsv4_pd/run/supervision/sweep.py",),
