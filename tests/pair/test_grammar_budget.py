@@ -1,6 +1,6 @@
 """A grammar that takes its time, on the real pair: its own request is ended with a reason, and nobody else waits.
 
-The door refuses the grammars that are known to do so; here it stands open, as it would for one that nobody has thought of.
+The door refuses the grammars that are known to do so; here it stands open, as for one that nobody has thought of.
 """
 
 from __future__ import annotations
