@@ -65,11 +65,22 @@ link_plugins() {
     for plugin in docker-compose docker-buildx; do ln -sf "$PLUGINS/$plugin" "$folder/$plugin"; done
 }
 
+# The daemon outlives its caller: a lock or a pipe of the caller's that it kept open would be held forever.
+close_inherited() {
+    local each
+    for each in /proc/"$BASHPID"/fd/*; do
+        each=${each##*/}
+        ((each <= 2)) || eval "exec $each>&-"
+    done
+}
+
 start_daemon() {
     mkdir -p "$DATA" "$RUN"
     # containerd's socket path must stay short (108 bytes), so the exec root lies where the daemon's own does.
-    setsid nohup dockerd --data-root "$DATA" --pidfile "$RUN/dockerd.pid" \
-        --log-level warn >>"$LOG" 2>&1 </dev/null &
+    (
+        close_inherited
+        exec setsid nohup dockerd --data-root "$DATA" --pidfile "$RUN/dockerd.pid" --log-level warn
+    ) >>"$LOG" 2>&1 </dev/null &
     local tries
     for ((tries = 0; tries < 60; tries++)); do
         docker info >/dev/null 2>&1 && return

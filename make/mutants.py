@@ -2,8 +2,8 @@
 
 mutmut changes one operator, constant or call at a time and runs the group's own tests; a mutant that no test notices
 has survived. Each group works in a folder of its own, .mutants/GROUP, and stops when its time is up; the next call
-resumes where it stopped, and starts over where the code or its tests changed. --floor fails below a group's floor, and
---write puts the scores into docs/testing.md.
+resumes where it stopped, and starts over where the code or its tests changed. --floor fails below a group's floor,
+--sample tries a fixed share, and --write puts the scores into docs/testing.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,13 +62,22 @@ class Group:
     budget_s: int
     floor: float = 0.0
     left_out: str = "nothing_is_left_out"  # tests that take longer than they find
+    percent: int = 10  # of the mutants that `--sample` tries
 
 
 GUARD = "entrypoint/dsv4_pd/run/guard"
 SETTINGS = "entrypoint/dsv4_pd/settings"
-SIMULATED = "AnySequence or forgiven or slower_than_any_timer"
+# hours of simulated time, and what they show is in test_policy_steps.py too
+SIMULATED = "AnySequence or forgiven or slower_than or tokens_move or by_itself or moving or never or minutes"
 GROUPS = {
-    "policy": Group((f"{GUARD}/policy.py",), ("tests/guard/test_policy.py",), 900, 0.7, SIMULATED),
+    "policy": Group(
+        (f"{GUARD}/policy.py",),
+        ("tests/guard/test_policy.py", "tests/guard/test_policy_steps.py"),
+        1500,
+        0.95,
+        SIMULATED,
+        percent=12,
+    ),
     "guard": Group(
         (f"{GUARD}/conditions.py", f"{GUARD}/path_proof.py", f"{GUARD}/canary.py"),
         ("tests/guard/test_policy.py", "tests/guard/test_path.py", "tests/guard/test_small.py"),
@@ -82,8 +92,10 @@ GROUPS = {
     "redaction": Group(
         (f"{SETTINGS}/redact.py", f"{SETTINGS}/redaction/*.py"),
         ("tests/entrypoint/test_redact.py",),
-        600,
+        1500,
         0.6,
+        "long_secret or makes_it_slow",
+        percent=5,
     ),
     "sweep": Group(
         ("entrypoint/dsv4_pd/run/supervision/sweep.py",),
@@ -114,20 +126,20 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], default=[])
     parser.add_argument("--budget", type=int, help="seconds a group, instead of its own")
-    parser.add_argument("--sample", metavar="DIGIT", help="only mutants whose number ends so: a tenth, always the same")
+    parser.add_argument("--sample", action="store_true", help="only a share of them, chosen by the hash of their names")
     parser.add_argument("--floor", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(argv)
     scores = {name: run(name, given.budget or GROUPS[name].budget_s, given.sample) for name in given.groups or GROUPS}
-    for name, score in scores.items():
-        print(f"{name}: {score.share:.1%} of {_tried(score)} mutants killed, {score.unchecked} not reached")
-        print("".join(f"  survived: {mutant}\n" for mutant in score.survived), end="")
+    for name, found in scores.items():
+        print(f"{name}: {found.share:.1%} of {_tried(found)} mutants killed, {found.unchecked} not reached")
+        print("".join(f"  survived: {mutant}\n" for mutant in found.survived), end="")
     if given.write:
         write(scores)
-    few = [name for name, score in scores.items() if _tried(score) < _ENOUGH]
-    below = [name for name, score in scores.items() if name not in few and score.share < GROUPS[name].floor]
+    few = [name for name, each in scores.items() if _tried(each) < _ENOUGH or (given.sample and each.unchecked)]
+    below = [name for name, each in scores.items() if name not in few and each.share < GROUPS[name].floor]
     if given.floor and few:
-        print(f"fewer than {_ENOUGH} mutants in the time there was: {', '.join(few)}; run again", file=sys.stderr)
+        print(f"not all mutants were reached in time: {', '.join(few)}; run again", file=sys.stderr)
         return 1
     if given.floor and below:
         print(f"below the floor: {', '.join(f'{name} {GROUPS[name].floor:.0%}' for name in below)}", file=sys.stderr)
@@ -135,21 +147,38 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def run(name: str, budget_s: int, sample: str | None = None) -> Score:
+def run(name: str, budget_s: int, sample: bool = False) -> Score:
     """Mutate one group for at most so long; what earlier calls found still counts."""
-    folder = prepare(name)
-    command = [Path(sys.executable).with_name("mutmut"), "run", *([f"*__mutmut_*{sample}"] if sample else [])]
+    folder, ends = prepare(name), time.monotonic() + budget_s
+    if not sample:
+        mutmut(folder, [], budget_s)
+        return score(outcomes(folder))
+    if not outcomes(folder):  # makes the mutants, and stops because none has this name
+        mutmut(folder, ["none"], budget_s)
+    chosen = [each for each in outcomes(folder) if in_sample(each, GROUPS[name].percent)]
+    tried = outcomes(folder)
+    if rest := [each for each in chosen if tried[each] is None]:
+        mutmut(folder, rest, ends - time.monotonic())
+    return score({each: code for each, code in outcomes(folder).items() if each in chosen})
+
+
+def in_sample(mutant: str, percent: int) -> bool:
+    """Whether a mutant belongs to the share that is always tried: the same on every machine, until its code changes.
+
+    >>> sum(in_sample(f"policy.x__close__mutmut_{number}", 12) for number in range(1000))
+    117
+    """
+    return int(hashlib.sha256(mutant.encode()).hexdigest(), 16) % 100 < percent
+
+
+def mutmut(folder: Path, mutants: list[str], seconds: float) -> None:
+    """Run the tool in a group's folder for at most so long."""
+    command = [Path(sys.executable).with_name("mutmut"), "run", *mutants]
+    environ = os.environ | {"REDACTION_EXAMPLES": "3"}
     with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=os.environ | {"REDACTION_EXAMPLES": "3"},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        process = subprocess.Popen(command, cwd=folder, env=environ, stdout=log, stderr=log, start_new_session=True)
         try:
-            process.wait(budget_s)
+            process.wait(max(1.0, seconds))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)  # it writes down what it has
             try:
@@ -157,7 +186,6 @@ def run(name: str, budget_s: int, sample: str | None = None) -> Score:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-    return read(folder)
 
 
 def prepare(name: str) -> Path:
@@ -182,18 +210,24 @@ def prepare(name: str) -> Path:
 
 
 def digest(group: Group) -> str:
-    """Of what decides a result: the code, its tests and this file."""
+    """Of what decides a result: the code, its tests, and how they are run."""
     paths = [path for pattern in (*group.files, *group.tests) for path in sorted(ROOT.glob(pattern))]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in [*paths, Path(__file__)])).hexdigest()
+    how = f"{PYPROJECT} {COPIED} {group.left_out}".encode()
+    return hashlib.sha256(b"".join([how, *(path.read_bytes() for path in paths)])).hexdigest()
 
 
-def read(folder: Path) -> Score:
-    """The outcome of every mutant so far."""
+def outcomes(folder: Path) -> dict[str, int | None]:
+    """The exit code of every mutant; None for one that was not tried."""
     codes: dict[str, int | None] = {}
     for meta in sorted(folder.glob("mutants/**/*.meta")):
         codes |= json.loads(meta.read_text())["exit_code_by_key"]
+    return codes
+
+
+def score(codes: dict[str, int | None]) -> Score:
+    """What became of them."""
     if not codes:
-        raise SystemExit(f"no mutant was made; see {folder / 'log'}")
+        raise SystemExit("no mutant was made; see .mutants/*/log")
     kinds = Counter("killed" if code in KILLED else "untested" if code in UNTESTED else
                     "survived" if code in SURVIVED else "unchecked" for code in codes.values())  # fmt: skip
     survived = tuple(sorted(name for name, code in codes.items() if code in SURVIVED))

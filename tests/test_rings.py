@@ -47,6 +47,15 @@ def test_every_test_is_in_a_ring() -> None:
         assert not sorted(collected(*EVERYWHERE) - ran - left_out), f"{targets} run none of these; see make/*.mk"
 
 
+@pytest.mark.parametrize("name", ["test_moved.py", "helper.py"])
+def test_a_module_that_cannot_be_imported_fails_the_run(tmp_path: Path, name: str) -> None:
+    """Where a module that it names has moved, a file of tests must not be skipped as one without doctests."""
+    (tmp_path / name).write_text("from dsv4_pd.nowhere import nothing\n\n\ndef test_it() -> None: ...\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "ModuleNotFoundError" in done.stdout, done.stdout[-2000:]
+
+
 # --- .ci/run itself, with every command replaced
 
 
@@ -86,7 +95,7 @@ def test_ci_says_last_what_needed_a_second_try_and_why_it_may(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("failures", "ring", "passed"),
-    [(["check"], "check", 1), (["test-slow", "test-slow"], "slow", 4), (["test-api"], "api", 7)],
+    [(["check"], "check", 1), (["test-slow", "test-slow"], "slow", 5), (["test-api"], "api", 8)],
 )
 def test_ci_fails_where_a_ring_does(tmp_path: Path, failures: list[str], ring: str, passed: int) -> None:
     code, lines = ci(tmp_path, *failures)

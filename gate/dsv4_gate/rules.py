@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from dsv4_gate.fields import inner_fields, unknown_parameters
 from dsv4_gate.schemas import is_scalar
 from dsv4_gate.sizes import MOST_NAME, large_fields, large_names, too_long
 
@@ -35,7 +36,7 @@ UNSERVED = {
 
 
 MOST_TOKENS_SHOWN = 1024
-MOST_LOGPROBS = 256  # far above the 20 of the OpenAI API, and far below what would stall a decode step
+MOST_LOGPROBS = 128  # what prefill can hand over of the first token; one more ends its scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ def refusal(request: Any, limits: Limits) -> str | None:
             _bad_numbers(request, limits),
             _stop_patterns(request),
             _large(request),
+            inner_fields(request),
+            chain.from_iterable(map(unknown_parameters, sampling_list(request))),
             pair,
         ),
         None,

@@ -1,7 +1,8 @@
 """Which failures count: pure functions from what was recorded to the figures of the report.
 
 A well-formed request may fail while the state says that nothing is served, while it was in flight on what died, and
-within the documented time that a fault takes to be noticed. Every other failure is one while READY.
+within the documented time that a fault takes to be noticed. Every other failure counts, while DEGRADED as well: it
+serves. A fault that no request may notice excuses none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from dsv4_pd.run.states import SERVING, StateName
+from dsv4_pd.run.states import SERVING
 
 HANG_S = 30.0  # a request that has no end by then hangs, unless a fault that is noticed later than that was at work
 END_S = 15.0  # requests in flight end within so long of the moment when the fault was noticed
@@ -29,23 +30,29 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """A fault that was done: when, until when, and the documented bound within which the state tells of it."""
+    """A fault that was done: when, until when, and the documented bound within which the state tells of it. None: no
+    request may notice it.
+    """
 
     begun: float
     undone: float
-    bound_s: float
+    bound_s: float | None
 
     @property
     def noticed(self) -> float:
         """From here on the state must have told of it."""
-        return self.undone + self.bound_s
+        return self.begun if self.bound_s is None else self.undone + self.bound_s
+
+
+def excusing(faults: Sequence[Disturbance]) -> list[Disturbance]:
+    """Those that may fail requests."""
+    return [fault for fault in faults if fault.bound_s is not None]
 
 
 class Kind(Enum):
     """Where a request belongs."""
 
-    READY = "while READY"
-    DEGRADED = "while DEGRADED"
+    READY = "while READY or DEGRADED"
     NOT_SERVING = "while not serving"
     IN_FLIGHT = "in flight on what was disturbed"
     DETECTING = "within a fault's detection bound"
@@ -78,12 +85,10 @@ def kind_of(request: Request, timeline: Timeline, faults: Sequence[Disturbance])
     states = timeline.during(request.begun, request.ended)
     if states - SERVING:
         return Kind.NOT_SERVING
-    if StateName.DEGRADED in states:
-        return Kind.DEGRADED
     if request.failure:
-        if any(request.begun < fault.begun <= request.ended for fault in faults):
+        if any(request.begun < fault.begun <= request.ended for fault in excusing(faults)):
             return Kind.IN_FLIGHT
-        if any(fault.begun <= request.begun <= fault.noticed for fault in faults):
+        if any(fault.begun <= request.begun <= fault.noticed for fault in excusing(faults)):
             return Kind.DETECTING
     return Kind.READY
 
@@ -91,7 +96,7 @@ def kind_of(request: Request, timeline: Timeline, faults: Sequence[Disturbance])
 def hangs(request: Request, faults: Sequence[Disturbance]) -> bool:
     """Whether a request took longer than anything that was done to it explains."""
     allowed = HANG_S
-    for fault in faults:
+    for fault in excusing(faults):
         if fault.begun <= request.ended and request.begun <= fault.noticed:
             allowed = max(allowed, fault.noticed - request.begun + END_S)
     return request.ended - request.begun > allowed

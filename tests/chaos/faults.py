@@ -11,7 +11,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from typing import Any
 from dsv4_pd.run.guard import tree
 from support.appliance import Appliance
 
-from chaos import hostile, network
+from chaos import gpu, hostile, network, stranger
+from chaos.bounds import DEATH, NOTHING, SILENCE, STRANGER
 from chaos.isolate import isolated
 
 Act = Callable[[Appliance, random.Random], str]
@@ -67,6 +68,7 @@ def kill(*names: str) -> Act:
             _signal(pid, signal.SIGKILL)
         return f"kill -9 {' and '.join(names)}"
 
+    act.about = f"kill {' and '.join(names)}"  # type: ignore[attr-defined]
     return act
 
 
@@ -86,7 +88,16 @@ def kill_during_restart(appliance: Appliance, choose: random.Random) -> str:
 
 def pause(appliance: Appliance, choose: random.Random) -> str:
     """-STOP, seconds later -CONT."""
-    name = choose.choice(("prefill", "decode", "router", "guard", "prefill's scheduler", "decode's scheduler"))
+    return _pause(appliance, choose, ("prefill", "decode", "router", "prefill's scheduler", "decode's scheduler"))
+
+
+def pause_guard(appliance: Appliance, choose: random.Random) -> str:
+    """The same of who only watches."""
+    return _pause(appliance, choose, ("guard",))
+
+
+def _pause(appliance: Appliance, choose: random.Random, names: tuple[str, ...]) -> str:
+    name = choose.choice(names)
     role = name.removesuffix("'s scheduler")
     pid = _scheduler(appliance, role) if name != role else pid_of(appliance, role)
     seconds = choose.uniform(1, 8)
@@ -171,55 +182,62 @@ def stop_scheduler(appliance: Appliance, choose: random.Random) -> str:
     return f"-STOP {name}'s scheduler, replaced after {time.monotonic() - begun:.0f} s"
 
 
-# How long a fault may take until the state tells of it; docs/health.md says where each comes from.
-DEATH_S, SILENCE_S, HANG_S, LINK_S, REQUEST_S = 2.0, 15.0, 60.0, 75.0, 1.0
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of fault. `bound_s`: from its end until the state tells of it. A reload costs half a minute on two idle
-    cores, so the cheap kinds have the greater weight.
+    """One kind of fault. `bound`: the row of docs/health.md that says how soon the state tells of it. A reload costs
+    half a minute on two idle cores, so the cheap kinds have the greater weight. `needs`: whether it can be done here.
     """
 
     weight: int
     act: Act
-    bound_s: float
+    bound: str
     needs: Callable[[], bool] = lambda: True
+
+    @property
+    def name(self) -> str:
+        """The function that does it, and for those that are made what it is about."""
+        return getattr(self.act, "about", self.act.__name__)
 
 
 FAULTS: tuple[Fault, ...] = (
-    Fault(2, kill("prefill"), DEATH_S),
-    Fault(2, kill("decode"), DEATH_S),
-    Fault(2, kill("router"), DEATH_S),
-    Fault(2, kill("guard"), DEATH_S),
-    Fault(1, kill("supervisord"), DEATH_S),
-    Fault(1, kill("prefill", "decode"), DEATH_S),
-    Fault(1, kill("decode", "guard"), DEATH_S),
-    Fault(1, kill("router", "guard"), DEATH_S),
-    Fault(1, kill_scheduler, DEATH_S),
-    Fault(1, kill_during_restart, DEATH_S),
-    Fault(4, pause, SILENCE_S),
-    Fault(1, stop_guard, SILENCE_S),
-    Fault(1, stop_scheduler, DEATH_S),
-    Fault(1, steal_port, DEATH_S),
-    Fault(2, fill_run_folder, DEATH_S),
-    Fault(2, jump_clock, DEATH_S),
-    Fault(1, flood_log, DEATH_S),
-    Fault(2, hostile.inject_log, REQUEST_S),
-    Fault(2, hostile.huge_prompt, REQUEST_S),
-    Fault(1, hostile.hostile_pattern, REQUEST_S),
-    Fault(1, hostile.flood_connections, REQUEST_S),
-    Fault(1, hostile.exhaust_descriptors, SILENCE_S),
-    Fault(1, network.cut_link_briefly, SILENCE_S, network.available),
-    Fault(1, network.cut_link, DEATH_S, network.available),
-    Fault(1, network.slow_link, SILENCE_S, network.available),
-    Fault(1, network.fill_shared_memory, DEATH_S, isolated),
+    Fault(2, kill("prefill"), DEATH),
+    Fault(2, kill("decode"), DEATH),
+    Fault(2, kill("router"), DEATH),
+    Fault(2, kill("guard"), NOTHING),
+    Fault(1, kill("supervisord"), DEATH),
+    Fault(1, kill("prefill", "decode"), DEATH),
+    Fault(1, kill("decode", "guard"), DEATH),
+    Fault(1, kill("router", "guard"), DEATH),
+    Fault(1, kill_scheduler, DEATH),
+    Fault(1, kill_during_restart, DEATH),
+    Fault(3, pause, SILENCE),
+    Fault(1, pause_guard, NOTHING),
+    Fault(1, stop_guard, NOTHING),
+    Fault(1, stop_scheduler, DEATH),
+    Fault(1, steal_port, DEATH),
+    Fault(2, fill_run_folder, NOTHING),
+    Fault(2, jump_clock, NOTHING),
+    Fault(1, flood_log, NOTHING),
+    Fault(2, hostile.inject_log, NOTHING),
+    Fault(2, hostile.huge_prompt, NOTHING),
+    Fault(1, hostile.hostile_pattern, NOTHING),
+    Fault(1, hostile.flood_connections, NOTHING),
+    Fault(1, hostile.exhaust_guard, NOTHING),
+    Fault(1, hostile.exhaust_router, SILENCE),
+    Fault(1, stranger.add_stranger, STRANGER),
+    Fault(1, gpu.hold_memory, DEATH, gpu.available),
+    Fault(1, network.cut_link_briefly, SILENCE, network.available),
+    Fault(1, network.cut_link, DEATH, network.available),
+    Fault(1, network.slow_link, SILENCE, network.available),
+    Fault(1, network.fill_shared_memory, DEATH, isolated),
 )
 
 
-def pick(choose: random.Random, table: Sequence[Fault]) -> Fault:
-    """The next fault."""
-    return choose.choices(table, [fault.weight for fault in table])[0]
+def deal(choose: random.Random, table: Sequence[Fault]) -> Iterator[Fault]:
+    """The faults in the order in which they are done: each kind once, in a random order, and then by weight."""
+    yield from choose.sample(table, len(table))
+    while True:
+        yield choose.choices(table, [fault.weight for fault in table])[0]
 
 
 def environment(root: Path, library: Path) -> dict[str, Any]:

@@ -89,12 +89,20 @@ def flood_connections(appliance: Appliance, choose: random.Random) -> str:
     return f"{len(held)} idle connections to {name} for {seconds:.0f} s"
 
 
-def exhaust_descriptors(appliance: Appliance, choose: random.Random) -> str:
-    """A program may open nothing more for some seconds."""
+def exhaust_guard(appliance: Appliance, choose: random.Random) -> str:
+    """The guard may open nothing more for some seconds."""
+    return _exhaust(appliance, choose, "guard")
+
+
+def exhaust_router(appliance: Appliance, choose: random.Random) -> str:
+    """The router may open nothing more for some seconds."""
+    return _exhaust(appliance, choose, "router")
+
+
+def _exhaust(appliance: Appliance, choose: random.Random, name: str) -> str:
     from chaos.faults import pid_of
 
-    name, seconds = choose.choice(("guard", "guard", "router")), choose.uniform(3, 8)
-    pid = pid_of(appliance, name)
+    pid, seconds = pid_of(appliance, name), choose.uniform(3, 8)
     if not pid:
         return f"no descriptors left for {name}: it was not there"
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):

@@ -32,6 +32,7 @@ class Record:
     requests: list[Request] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
+    unfinished: int = 0  # clients whose last request had no end when the run was over
 
 
 class Load:
@@ -59,6 +60,7 @@ class Load:
         self._end.set()
         for thread in self._threads:
             thread.join(PATIENCE_S + 10)
+        self.record.unfinished = sum(thread.is_alive() for thread in self._threads)
 
     def _client(self) -> None:
         while not self._end.is_set():
@@ -87,7 +89,7 @@ class Load:
         try:
             connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
             got = connection.getresponse()
-            text = got.read().decode()
+            text = got.read().decode(errors="replace")
         except TimeoutError:
             return "no answer", "", ""
         except (OSError, http.client.HTTPException) as error:
@@ -96,7 +98,10 @@ class Load:
             connection.close()
         if got.status != 200:
             return str(got.status), "", text
-        return (*(_streamed(text) if stream else _whole(json.loads(text)["choices"][0])), text)
+        try:
+            return (*(_streamed(text) if stream else _whole(json.loads(text)["choices"][0])), text)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            return f"{WRONG}: cannot be read ({type(error).__name__})", "", text
 
 
 def _whole(choice: dict[str, Any]) -> tuple[str, str]:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import threading
+import time
+from argparse import Namespace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
+from pathlib import Path
+
 import pytest
 
+from chaos import bounds, faults
+from chaos.__main__ import Report, Watcher, tell
 from chaos.account import Disturbance, Kind, Request, Timeline, hangs, kind_of, sums
+from chaos.load import QUESTIONS, Load, Record
 
 # READY, a fault at 10 that is noticed at 12, recovery until 40
 TIMELINE = Timeline([(0.0, "READY"), (12.0, "RECOVERING"), (40.0, "READY"), (60.0, "DEGRADED"), (61.0, "READY")])
@@ -23,7 +34,7 @@ FAULTS = (Disturbance(10.0, 10.0, 2.0),)
         (20.0, 21.0, "503", Kind.NOT_SERVING),
         (39.0, 41.0, "", Kind.NOT_SERVING),
         (41.0, 42.0, "503", Kind.READY),  # READY again, and lying
-        (60.5, 60.7, "500", Kind.DEGRADED),
+        (60.5, 60.7, "500", Kind.READY),  # DEGRADED serves
     ],
 )
 def test_kinds(begun: float, ended: float, failure: str, kind: Kind) -> None:
@@ -62,3 +73,112 @@ def test_no_request_is_no_success() -> None:
 
 def test_time_outside_the_states() -> None:
     assert TIMELINE.outside({"READY"}, 70.0) == pytest.approx(29.0)
+
+
+@pytest.mark.parametrize(("begun", "ended"), [(9.0, 11.0), (10.5, 10.6), (11.0, 11.9)])
+def test_a_fault_that_no_request_may_notice_excuses_none(begun: float, ended: float) -> None:
+    hostile = (Disturbance(10.0, 70.0, None),)
+    serving = Timeline([(0.0, "READY")])
+    assert kind_of(Request(begun, ended, "503"), serving, hostile) is Kind.READY
+    assert kind_of(Request(begun, ended, "503"), serving, (*hostile, Disturbance(10.0, 10.0, 2.0))) is not Kind.READY
+    assert hangs(Request(20.0, 51.0, "x"), hostile), "a hostile request that takes long lets no other wait"
+
+
+def test_every_bound_is_documented() -> None:
+    assert all(fault.bound in bounds.table() for fault in faults.FAULTS)
+    assert bounds.seconds(bounds.NOTHING) is None
+    assert bounds.seconds(bounds.DEATH) == 2.0 and bounds.seconds(bounds.SILENCE) == 15.0
+    assert set(bounds.table()) == {fault.bound for fault in faults.FAULTS}, "and used"
+
+
+def test_what_a_client_or_a_dead_guard_does_excuses_nothing() -> None:
+    silent = {"inject_log", "huge_prompt", "hostile_pattern", "flood_connections", "stop_guard", "jump_clock"}
+    assert {fault.name for fault in faults.FAULTS if fault.bound == bounds.NOTHING} >= silent
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_each_kind_comes_once_before_any_comes_often(seed: int) -> None:
+    table = faults.FAULTS
+    drawn = list(islice(faults.deal(random.Random(seed), table), 2 * len(table)))
+    assert sorted(fault.name for fault in drawn[: len(table)]) == sorted(fault.name for fault in table)
+    assert [fault.name for fault in drawn] == [
+        fault.name for fault in islice(faults.deal(random.Random(seed), table), 2 * len(table))
+    ]
+
+
+class Garbage(BaseHTTPRequestHandler):
+    """A server that answers 200 and nonsense."""
+
+    body = b""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"{}", b'{"choices": []}', b"\xff", b"data: {\n\ndata: [DONE]\n\n"])
+def test_an_answer_that_cannot_be_read_is_wrong_and_the_client_goes_on(body: bytes) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Garbage,), {"body": body}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    load = Load(server.server_address[1], clients=1, seed=1)
+    load._answers = dict.fromkeys(QUESTIONS, "x")
+    load.start()
+    deadline = time.monotonic() + 20
+    while len(load.record.requests) < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    load.stop()
+    server.shutdown()
+    assert len(load.record.requests) >= 4, "the client's thread did not end"
+    assert all(request.failure for request in load.record.requests)
+    assert len(load.record.wrong) + sum(load.record.errors.values()) == len(load.record.requests)
+
+
+def test_a_health_file_that_cannot_be_read_changes_no_state(tmp_path: Path) -> None:
+    """On a full disk it is overwritten in place; that must not excuse what fails meanwhile."""
+    states = iter(["READY", "none", "none", "RECOVERING"])
+
+    class Stub:
+        def state(self) -> str:
+            return next(states, "RECOVERING")
+
+    watcher = Watcher(Stub())  # type: ignore[arg-type]
+    thread = threading.Thread(target=watcher.run)
+    thread.start()
+    time.sleep(0.5)
+    watcher.end.set()
+    thread.join()
+    assert [state for _, state in watcher.timeline.changes] == ["READY", "RECOVERING"]
+
+
+OPTIONS = Namespace(seed=1, router="smg", faults=2)
+
+
+def told(ready: int = 100, **changed: object) -> int:
+    record = Record([Request(1.0, 2.0)] * ready)
+    report = Report(done=[Disturbance(10.0, 10.0, 2.0)] * 2, exit_code=0)
+    for name, value in changed.items():
+        setattr(report if hasattr(report, name) else record, name, value)
+    return tell(report, record, TIMELINE, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({}, 0),
+        ({"ready": 99}, 1),  # too few to say anything of one in a thousand
+        ({"exit_code": 1}, 1),
+        ({"broken": ["a stranger heard a prompt"]}, 1),
+        ({"never_back": ["x"]}, 1),
+        ({"leftovers": ["process 7"]}, 1),
+        ({"wrong": ["x"]}, 1),
+        ({"unfinished": 1}, 1),
+    ],
+)
+def test_what_makes_a_run_fail(changed: dict[str, object], code: int) -> None:
+    assert told(**changed) == code  # type: ignore[arg-type]

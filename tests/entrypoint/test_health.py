@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,58 @@ def test_the_command_prints_the_reason_last_and_needs_no_library(tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", probe, "dsv4-pd", "health", str(tmp_path / "health.json")],
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, "READY: why", "")
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that everybody may write, as /tmp; the default run folder would lie in it."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    monkeypatch.setattr(health, "_default_files", lambda: [str(folder / "dsv4-pd-1/health.json")])
+    return folder
+
+
+def put(folder: Path, mode: int = 0o700) -> Path:
+    """A health file of a live guard in a folder of that mode."""
+    folder.mkdir(mode=0o700)
+    (folder / "health.json").write_text(body("READY", heartbeat=4e9))
+    folder.chmod(mode)
+    return folder
+
+
+def test_a_default_file_of_ours_is_believed(shared: Path) -> None:
+    put(shared / "dsv4-pd-1")
+    assert health.main([]) == 0
+
+
+def _of_another_user(folder: Path) -> None:
+    os.chown(put(folder), 12345, 12345)
+
+
+def _a_link(folder: Path) -> None:
+    folder.symlink_to(put(folder.parent.parent / "elsewhere"))
+
+
+def _a_file_of_another_user(folder: Path) -> None:
+    os.chown(put(folder, 0o777) / "health.json", 12345, 12345)
+
+
+def _a_linked_file(folder: Path) -> None:
+    target = put(folder.parent.parent / "elsewhere") / "health.json"
+    (put(folder, 0o777) / "health.json").unlink()
+    (folder / "health.json").symlink_to(target)
+
+
+@pytest.mark.parametrize("plant", [_of_another_user, _a_link, _a_file_of_another_user, _a_linked_file])
+def test_a_default_file_that_others_could_plant_is_not_believed(
+    shared: Path, plant: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever makes /tmp/dsv4-pd-UID first must not tell a health check what to say."""
+    if os.geteuid() and plant in (_of_another_user, _a_file_of_another_user):
+        pytest.skip("gives a file away: needs root")
+    plant(shared / "dsv4-pd-1")
+    assert health.main([]) == 1
+    said = capsys.readouterr()
+    assert said.out == "not started: no health file\n" and "not believed: " in said.err
+    assert health.main([str(shared / "dsv4-pd-1/health.json")]) == 0, "a file that was named is read as it is"

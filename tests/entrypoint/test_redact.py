@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 import yaml
 from dsv4_pd.settings.redact import MASK, Redactor, known_secrets
+from dsv4_pd.settings.redaction import names, shapes
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -277,3 +278,85 @@ def test_secrets_of_the_environment_are_known() -> None:
     assert {"k", "abcdefgh", "hunter22", "hunter33", "p%40ss/word", "p@ss/word", "pass-word"} <= set(known)
     assert not {"on", "12345678", "/root", "", "proxy", "/some/folder", "/tmp/agent.1", "disabled"} & set(known)
     assert "abcdefgh" not in Redactor(known).text("the hub said: token abcdefgh is unknown")
+
+
+# --- values of JSON, lists of arguments, variables: what each name and place decides
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"https_proxy": f"http://bob:{H}@proxy:3128"}, {"https_proxy": "http://***@proxy:3128"}),
+        ({"https_proxy": f"bob:{H}@x@proxy:3128"}, {"https_proxy": "***@proxy:3128"}),
+        ({"https_proxy": f"a://b://bob:{H}@proxy"}, {"https_proxy": "a://b://***@proxy"}),
+        ({"https_proxy": "http://@proxy:3128"}, {"https_proxy": "http://@proxy:3128"}),
+        ({"https_proxy": "http://proxy:3128"}, {"https_proxy": "http://proxy:3128"}),
+        ({"mail": "someone@example.org"}, {"mail": "someone@example.org"}),  # an address is no proxy's user
+        (["--mail", "someone@example.org"], ["--mail", "someone@example.org"]),
+        (["word", "word"], ["word", "word"]),
+        ([f"--api-key={H}", "word"], ["--api-key=***", "word"]),
+        ([f"--api-key={H}=={H}", "word"], ["--api-key=***", "word"]),
+        (["--api-key", H, "word"], ["--api-key", "***", "word"]),
+        (["--api-keys", H, H, "--port", "1"], ["--api-keys", "***", "***", "--port", "1"]),
+        (["--api-key", 7, "word"], ["--api-key", 7, "***"]),
+        ({"": H, "plain": H}, {"": H, "plain": H}),
+        (H, H),
+        (["--port", [f"--api-key={H}"]], ["--port", ["--api-key=***"]]),
+    ],
+    ids=str,
+)
+def test_values_of_json(value: object, shown: object) -> None:
+    assert Redactor().data(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("environ", "known"),
+    [
+        ({"A_KEY": "sixsix"}, ("sixsix",)),
+        ({"A_KEY": "fives"}, ()),
+        ({"A_KEY": "1234567"}, ()),
+        ({"HTTP_PROXY": "bob:passwd@x@proxy"}, ("bob:passwd@x", "passwd@x")),  # up to the last @, with no scheme
+        ({"HTTP_PROXY": "http://proxy:3128"}, ()),
+        ({"HTTP_PROXY": "http://bob:pass:word@proxy"}, ("bob:pass:word", "pass:word")),
+        ({"INDEX_URL": "https://token-of-mine@index/simple"}, ("token-of-mine",)),
+        ({"INDEX_URL": "https://host/a@v1234567"}, ()),
+        ({"MAIL": "bob:passwd@x"}, ()),  # no URL and no proxy
+        ({"TWO": "a://bob:passwd1@h://x"}, ("bob:passwd1", "passwd1")),
+        ({"ONE": "://bob:passwd1@h"}, ("bob:passwd1", "passwd1")),
+    ],
+    ids=str,
+)
+def test_what_the_environment_gives_away(environ: dict[str, str], known: tuple[str, ...]) -> None:
+    assert known_secrets(environ) == known
+
+
+@pytest.mark.parametrize(
+    "name", ["KEY", "MY_KEY", "MY_KEYS", "KEYS", "DB_PASS", "PASS", "GH_PAT", "PAT", "SIGNKEY", "Pass"]
+)
+def test_a_bare_key_is_a_variable_s_secret(name: str) -> None:
+    assert names.is_secret_variable(name) and Redactor().data({name: H}) == {name: "***"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PUBLIC_KEY", "CACHE_KEY", "HOST_KEYS", "MY_KEY_FILE", "KEYBOARD", "PATH", "COMPASS", "", "_", "ROUTING_KEY"],
+)
+def test_what_only_sounds_like_a_key_is_shown(name: str) -> None:
+    assert not names.is_secret_variable(name)
+
+
+@pytest.mark.parametrize(
+    ("rest", "length"),
+    [
+        ("u:p@h/a@b", 7),  # a password may hold a slash: rather too much than too little
+        ("u:p?q@h", 5),  # nothing that should have been escaped ends it
+        ("u:p/q/r@h", 7),
+        ("u:p@", 3),
+        ("u@h@", 3),
+        ("@", 0),
+        ("h/?a@b", 0),
+        ("u:p@-/h x", 3),
+    ],
+)
+def test_where_a_user_part_ends(rest: str, length: int) -> None:
+    assert shapes.user_part(rest) == length

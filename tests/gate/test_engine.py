@@ -44,3 +44,33 @@ def test_the_engine_applies_every_hook(tmp_path: Path, process: str) -> None:
     assert answer["one line"], "in every process"
     (record,) = records.glob("*.json")
     assert json.loads(record.read_text())["status"] == "ok"
+
+
+FIELDS = """
+import dataclasses, inspect, json, sys
+from sglang.srt.disaggregation.utils import MetadataBuffers
+from sglang.srt.managers.io_struct import GenerateReqInput
+from sglang.srt.sampling.sampling_params import SamplingParams
+json.dump({
+    "request": [field.name for field in dataclasses.fields(GenerateReqInput)],
+    "sampling": list(SamplingParams.__struct_fields__),
+    "logprobs": inspect.signature(MetadataBuffers).parameters["max_top_logprobs_num"].default,
+}, open(sys.argv[1], "w"))
+"""
+
+
+@pytest.mark.engine
+def test_every_field_of_the_engine_s_request_is_decided_on(tmp_path: Path) -> None:
+    """One that no table has would pass unseen, as the engine's own fields in a client's request did."""
+    from dsv4_gate.fields import DERIVED, ENGINES, INNER, SAMPLING, SERVED
+    from dsv4_gate.rules import MOST_LOGPROBS, UNSERVED
+
+    found = tmp_path / "found.json"
+    environ = {"HOME": str(tmp_path), "SGLANG_PLUGINS": "none"}
+    subprocess.run([VENVS / "engine/bin/python", "-c", FIELDS, found], env=environ, check=True, timeout=300)
+    engine = json.loads(found.read_text())
+    tables = [set(table) for table in (SERVED, ENGINES, INNER, UNSERVED)]
+    assert sum(map(len, tables)) == len(set().union(*tables)), "each in one table"
+    assert set(engine["request"]) == set().union(*tables)
+    assert set(engine["sampling"]) == SAMPLING | DERIVED and not SAMPLING & DERIVED
+    assert engine["logprobs"] == MOST_LOGPROBS, "what prefill can hand over"

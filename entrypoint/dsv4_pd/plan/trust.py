@@ -29,6 +29,15 @@ def make(path: Path) -> None:
         path.mkdir()  # raises what is in the way
 
 
+def read_refusal(path: Path) -> str | None:
+    """Why what a file says must not be believed: somebody else may have put it there. Changes nothing.
+
+    Raises:
+        OSError: it is not there, or can't be looked at.
+    """
+    return _above(path)
+
+
 def secure(path: Path) -> str | None:
     """Remove others' access to what is ours; the problem that remains, or None once it is ours alone."""
     if wrong := _above(path) or _itself(path):

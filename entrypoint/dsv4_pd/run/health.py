@@ -6,7 +6,9 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
+from dsv4_pd.plan import trust
 from dsv4_pd.run.states import SERVING
 
 STALE_S = 15.0  # the guard beats every second; this long without it, nobody watches
@@ -45,12 +47,15 @@ def main(argv: list[str]) -> int:
 
 
 def _read(path: str | None) -> str | None:
-    candidates = [path] if path else _default_files()
-    for candidate in candidates:
+    """The first file that is there. Where nobody named it, it must not be one that others could put there."""
+    for candidate in [path] if path else _default_files():
         try:
+            if not path and (wrong := trust.read_refusal(Path(candidate))):
+                print(f"not believed: {wrong}", file=sys.stderr)
+                continue
             with open(candidate, encoding="utf-8") as file:
                 return file.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             print(f"{candidate}: {error.strerror}", file=sys.stderr)
