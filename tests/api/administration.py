@@ -152,7 +152,7 @@ def router(folder: Path, kind: str, pair: tuple[Worker, Worker], key: str | None
 
 def ready(running: Router) -> bool:
     try:
-        return running.call("GET", "/readiness").json().get("healthy_workers") == 2
+        return bool(running.call("GET", "/readiness").json().get("healthy_workers") == 2)
     except (httpx2.HTTPError, ValueError):
         return False
 

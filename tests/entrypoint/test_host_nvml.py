@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dsv4_pd.doctor.base import Verdict
+from dsv4_pd.doctor.base import CheckVerdict
 from dsv4_pd.doctor.checks import gpu_visible
 from dsv4_pd.host import machine, nvml_reader
 from dsv4_pd.host.read import facts_of
@@ -87,7 +87,7 @@ def test_a_lost_card_does_not_hide_the_other(library: Path) -> None:
         answers = ask(library, **{how: "0"})
         assert [(card["index"], card["uuid"]) for card in answers["gpus"]] == [(1, "GPU-2")], how
         assert answers["error"] is None
-        assert answers["lost"] == [{"index": 0, "error": "GPU is lost"}]
+        assert answers["lost"] == [{"index": 0, "error": "GPU is lost", "error_code": 15}]
         assert answers["peer_access"] == [["-"]]
 
 
@@ -98,7 +98,7 @@ def test_a_lost_card_is_said_in_facts_and_by_the_doctor(library: Path, monkeypat
     assert [gpu.uuid for gpu in facts.gpus] == ["GPU-1"] and facts.gpu_error is None
     assert facts.lost_gpus == ((1, "GPU is lost"),)
     found = gpu_visible.CHECK.run(SimpleNamespace(facts=facts))  # type: ignore[arg-type]
-    assert found.verdict is Verdict.WARN and "GPU 1: GPU is lost" in found.read
+    assert found.verdict is CheckVerdict.WARN and "GPU 1: GPU is lost" in found.read
 
 
 def test_a_card_that_hangs_is_lost_and_the_other_is_told(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:

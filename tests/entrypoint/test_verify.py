@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -189,8 +190,12 @@ def test_prompt_sizes_come_from_the_servers_own_count() -> None:
     assert abs(words_for(Counting(), 4000, 0) - (4000 - 12) / 1.3) < 5  # type: ignore[arg-type]
 
 
+def giving(result: Result) -> Callable[[Any], Result]:
+    return lambda _: result
+
+
 def answers(*results: Result) -> tuple[Any, ...]:
-    checks = [Check(f"c{i}", "", lambda _, r=result: r) for i, result in enumerate(results)]
+    checks = [Check(f"c{i}", "", giving(result)) for i, result in enumerate(results)]
     return run(checks, None, lambda _: None)  # type: ignore[arg-type]
 
 

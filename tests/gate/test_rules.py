@@ -11,7 +11,7 @@ LIMITS = {"most": 16, "vocabulary": 2048, "pair": True, "context_length": 100, "
 
 
 def request(**fields: Any) -> SimpleNamespace:
-    plain = {
+    plain: dict[str, Any] = {
         "text": None,
         "input_ids": None,
         "sampling_params": {},

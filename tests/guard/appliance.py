@@ -188,11 +188,12 @@ stdout_logfile_backups=1
 
     def health(self) -> dict[str, Any]:
         with suppress(OSError, ValueError):
-            return json.loads((self.folder / "run/health.json").read_text())
+            document: dict[str, Any] = json.loads((self.folder / "run/health.json").read_text())
+            return document
         return {}
 
     def state(self) -> str:
-        name = self.health().get("state", "")
+        name = str(self.health().get("state", ""))
         if not self.history or self.history[-1][1] != name:
             self.history.append((time.monotonic(), name))
         return name
@@ -211,19 +212,21 @@ stdout_logfile_backups=1
 
     def wait_end(self, seconds: float = 60.0) -> dict[str, Any]:
         """The verdict, once supervisord has ended."""
-        assert self.process is not None
-        self.wait(lambda: self.process.poll() is not None, seconds)
+        process = self.process
+        assert process is not None
+        self.wait(lambda: process.poll() is not None, seconds)
         return self.verdict()
 
     def verdict(self) -> dict[str, Any]:
-        return json.loads((self.folder / "run/exit.json").read_text())
+        verdict: dict[str, Any] = json.loads((self.folder / "run/exit.json").read_text())
+        return verdict
 
     def pid(self, name: str) -> int:
         if name == "guard":
             with suppress(*rpc.UNREACHABLE, xmlrpc.client.Fault):
                 return int(rpc.connect(Path(self.config.socket)).getProcessInfo("guard")["pid"])
             return 0
-        return self.health()["roles"][name]["pid"]
+        return int(self.health()["roles"][name]["pid"])
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid(name), number)
@@ -248,7 +251,7 @@ stdout_logfile_backups=1
         )
         try:
             with urllib.request.urlopen(request, timeout=seconds) as got:
-                return got.status
+                return int(got.status)
         except urllib.error.HTTPError as error:
             return error.code
         except TimeoutError:

@@ -17,8 +17,7 @@ from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
 from dsv4_pd.run.guard import canary, workers
 from dsv4_pd.run.guard.canary import Result
 from dsv4_pd.run.guard.probes import Probes
-
-from tests.guard.appliance import Appliance
+from guard.appliance import Appliance
 
 CHOICES = {"choices": [{"text": "x", "finish_reason": "length"}]}
 ABORTED = {"choices": [{"text": "", "finish_reason": "abort"}]}

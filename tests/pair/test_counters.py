@@ -22,9 +22,8 @@ import pytest
 from dsv4_pd.run.guard import traffic, tree
 from dsv4_pd.run.guard.probes import samples
 from dsv4_pd.run.guard.world import TOKENS
+from guard import appliance as stubs
 from support.pair import VENVS, Pair, free_ports
-
-from tests.guard import appliance as stubs
 
 pytestmark = [pytest.mark.pair, pytest.mark.slow]
 

@@ -30,7 +30,7 @@ class Browser:
             [driver, f"--port={self._base.rsplit(':', 1)[1]}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         flags = [*_FLAGS, f"--user-data-dir={self._folder / 'profile'}"]
-        options = {"args": flags, "binary": shutil.which("chromium"), "prefs": {}}
+        options: dict[str, Any] = {"args": flags, "binary": shutil.which("chromium"), "prefs": {}}
         wanted = {
             "capabilities": {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}
         }

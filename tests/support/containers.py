@@ -13,9 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import docker
-from docker.models.containers import Container
-from docker.models.images import Image
+from support.docker_sdk import Container, DockerClient, Image
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = float(os.environ.get("TEST_START_TIMEOUT_S", "420"))  # 40 s on two idle cores
@@ -25,7 +23,7 @@ HARDENED: dict[str, Any] = {"read_only": True, "tmpfs": {"/tmp": "", "/run": ""}
 class Runner:
     """Containers of one image."""
 
-    def __init__(self, engine: docker.DockerClient, image: Image, started: list[Container]) -> None:
+    def __init__(self, engine: DockerClient, image: Image, started: list[Container]) -> None:
         self._engine = engine
         self._image = image
         self._started = started
@@ -111,7 +109,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def sh(*argv: str, timeout_s: float = 900, **environ: str) -> str:
+def sh(*argv: str, timeout_s: float = 900, **environ: Any) -> str:
     """A command's output; it must succeed."""
     done = subprocess.run(
         argv, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT, env={**os.environ, **environ}
