@@ -16,7 +16,7 @@ from dsv4_pd.doctor.base import CheckVerdict, Finding
 from dsv4_pd.doctor.catalogue import CHECKS, ORDER, examine, worst
 from dsv4_pd.doctor.preflight import raise_failures, refuse
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
-from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, Limits, PcieLink, Software, Unit
+from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, PcieLink, ResourceLimits, Software, Unit
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.read import read_facts
 from dsv4_pd.plan import profiles
@@ -254,7 +254,7 @@ def test_broken_surrounding_is_caught(name: str) -> None:
         (HostFacts, ""),
         (Gpu, "Gpu."),
         (PcieLink, "PcieLink."),
-        (Limits, "Limits."),
+        (ResourceLimits, "Limits."),
         (Software, "Software."),
     ],
 )

@@ -26,10 +26,10 @@ def short(value: Any) -> str:
 
 
 def refusal(asked: SimpleNamespace, **limits: Any) -> str | None:
-    from dsv4_gate.rules import Limits
+    from dsv4_gate.rules import RequestLimits
     from dsv4_gate.rules import refusal as judge
 
-    return judge(asked, Limits(**{**LIMITS, **limits}))
+    return judge(asked, RequestLimits(**{**LIMITS, **limits}))
 
 
 @pytest.mark.parametrize(
