@@ -84,10 +84,6 @@ class Subject:
         return self.ops.status()
 
 
-class Refused(Exception):
-    """The appliance answered in a way that ends the check; becomes a failure."""
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """A check and its name in the receipt."""

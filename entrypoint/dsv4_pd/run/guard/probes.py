@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -16,13 +15,13 @@ from dsv4_pd.plan.guard_config import ServerConfig
 from dsv4_pd.run import loopback_http
 from dsv4_pd.run.guard import workers
 from dsv4_pd.run.guard.states import Answer
+from dsv4_pd.run.ops import exposition
 
 QUICK = 2.0  # seconds for the whole of a question and its answer
 METRICS = 5.0
 LIST_S = 1.0  # between two looks at a list that was right, while the counts stay right
 SLOW = 30.0  # the server itself gives up after 20 s
 _SENT, _SPEED = "sglang:kv_transfer_total_mb", "sglang:kv_transfer_speed_gb_s"
-_SAMPLE = re.compile(r"^(sglang:\w+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 
 
 class Probes:
@@ -116,8 +115,9 @@ def samples(text: str) -> dict[str, float]:
     {'sglang:realtime_tokens_total': 7.0}
     """
     found: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(text):
-        found[name] = found.get(name, 0.0) + float(value)
+    for sample in exposition.samples(text):
+        if sample.name.startswith("sglang:"):
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
     return found
 
 
