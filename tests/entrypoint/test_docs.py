@@ -44,3 +44,9 @@ def test_the_commits_that_contributing_cites_are_in_the_history() -> None:
     if git(["git", "rev-parse", "--is-shallow-repository"]).stdout.strip() == "true":
         pytest.skip("a shallow clone")
     assert set(cited) - set(git(["git", "log", "--format=%s"]).stdout.splitlines()) == set()
+
+
+def test_the_entrance_holds_at_most_ten_names() -> None:
+    """`ls` of the package reads as the data flows: nine wings and the errors that they share."""
+    names = {path.name for path in wings.PACKAGE.iterdir() if not path.name.startswith(("_", "."))} - {"py.typed"}
+    assert len(names) <= 10, names
