@@ -138,7 +138,11 @@ def main(argv: list[str]) -> int:
 def run(name: str, budget_s: int, sample: str | None = None) -> Score:
     """Mutate one group for at most so long; what earlier calls found still counts."""
     folder = prepare(name)
-    command = [Path(sys.executable).with_name("mutmut"), "run", *([f"*__mutmut_*{sample}"] if sample else [])]
+    command: list[str | Path] = [
+        Path(sys.executable).with_name("mutmut"),
+        "run",
+        *([f"*__mutmut_*{sample}"] if sample else []),
+    ]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
             command,
