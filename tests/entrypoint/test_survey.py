@@ -22,8 +22,8 @@ from dsv4_pd.plan.paths import share_dir
 from dsv4_pd.plan.programs import PER_RUN, ConfigFile
 from dsv4_pd.plan.survey import survey
 from dsv4_pd.run import files, serve
-from support.appliance import free_ports
 from support.plans import eight_cards, make
+from support.ports import free_ports
 
 PACKAGE = Path(dsv4_pd.__file__).parent
 HOSTS = Path(__file__).parents[1] / "hosts"

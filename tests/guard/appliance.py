@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from dsv4_pd.plan import run_mark
 from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
 from dsv4_pd.run.guard import tree
 from dsv4_pd.run.supervision import rpc, sweep
+from support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 STUB = Path(__file__).with_name("stub.py")
@@ -44,16 +44,6 @@ QUICK = Limits(
     gpu_wait=2,
     max_backoff=2,
 )
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for item in sockets:
-        item.bind(("127.0.0.1", 0))
-    ports = [item.getsockname()[1] for item in sockets]
-    for item in sockets:
-        item.close()
-    return ports
 
 
 class Appliance:

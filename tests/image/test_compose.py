@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from support.containers import ROOT, chat, free_ports, get_json, health_of, inside, sh, wait_for
+from support.containers import ROOT, chat, get_json, health_of, inside, sh, wait_for
 from support.docker_sdk import Container, Image, docker
+from support.ports import free_ports
 
 pytestmark = pytest.mark.docker
 KEY = "k3y-with-$igns-and 'quotes'"

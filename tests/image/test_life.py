@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from support.containers import HARDENED, Runner, chat, free_ports, get_json, inside, wait_for, wait_healthy
+from support.containers import HARDENED, Runner, chat, get_json, inside, wait_for, wait_healthy
 from support.docker_sdk import DockerClient, Volume
+from support.ports import free_ports
 
 pytestmark = pytest.mark.docker
 

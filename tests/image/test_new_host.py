@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.containers import HARDENED, ROOT, free_ports, inside, sh, wait_for, wait_healthy
+from support.containers import HARDENED, ROOT, inside, sh, wait_for, wait_healthy
 from support.docker_sdk import DockerClient, Image, docker
+from support.ports import free_ports
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 BASE = "debian:bookworm-slim"

@@ -23,7 +23,8 @@ from dsv4_pd.run.guard import traffic, tree
 from dsv4_pd.run.guard.probes import samples
 from dsv4_pd.run.guard.world import TOKENS
 from guard import appliance as stubs
-from support.pair import VENVS, Pair, free_ports
+from support.pair import VENVS, Pair
+from support.ports import free_ports
 
 pytestmark = [pytest.mark.pair, pytest.mark.slow]
 

@@ -18,7 +18,8 @@ from conftest import ROOT
 from dsv4_pd.verify import catalogue
 from dsv4_pd.verify.base import Outcome
 from prove.conftest import subject
-from support.appliance import Appliance, free_ports
+from support.appliance import Appliance
+from support.ports import free_ports
 
 MONITORING = ROOT / "config" / "monitoring"
 needs_prometheus = pytest.mark.skipif(

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
-from support.appliance import free_ports
+from support.ports import free_ports
 
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 import urllib.error
@@ -99,14 +98,6 @@ def inside(container: Container, script: str, user: str = "") -> str:
     code, output = container.exec_run(["sh", "-c", script], user=user)
     assert code == 0, f"{script!r} exited {code}: {output.decode()}"
     return str(output.decode())
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(sock.getsockname()[1]) for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
 
 
 def sh(*argv: str, timeout_s: float = 900, **environ: Any) -> str:
