@@ -48,7 +48,11 @@ lock: $(VENVS)/dev/.done ## Resolve the control plane's requirement locks again
 test: test-control test-pair ## Every test that this machine can run in under ten minutes
 
 test-control: $(VENVS)/dev/.done
-	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser and not slow" $(ARGS)
+	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser and not slow" --cov --cov-report= $(ARGS)
+	@echo "lines run by this ring, subprocesses left out: $$($(DEV)/coverage report --format=total) % (make coverage lists the rest)"
+
+coverage: test-control ## Run the control plane's tests and list what they do not reach
+	$(DEV)/coverage report
 
 test-pair: $(VENVS)/dev/.done engine
 	$(PYTEST) -m "(engine or pair) and not slow" tests/entrypoint tests/gate tests/gpu tests/tools tests/demo tests/pair/test_appliance.py $(ARGS)
@@ -56,6 +60,6 @@ test-pair: $(VENVS)/dev/.done engine
 clean: ## Remove what these commands made
 	rm -rf .venvs .demo .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo check hooks docs lock test test-control test-pair test-all clean
+.PHONY: help demo check hooks docs lock test test-control coverage test-pair test-all clean
 
 include make/*.mk

@@ -173,7 +173,7 @@ def in_sample(mutant: str, percent: int) -> bool:
 
 def mutmut(folder: Path, mutants: list[str], seconds: float) -> None:
     """Run the tool in a group's folder for at most so long."""
-    command = [Path(sys.executable).with_name("mutmut"), "run", *mutants]
+    command: list[str | Path] = [Path(sys.executable).with_name("mutmut"), "run", *mutants]
     environ = os.environ | {"REDACTION_EXAMPLES": "3"}
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(command, cwd=folder, env=environ, stdout=log, stderr=log, start_new_session=True)

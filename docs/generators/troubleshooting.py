@@ -25,6 +25,9 @@ the plan and the logs, redacted.
 """
 
 
+_PROGRAMS = ("docker:", "nvidia-smi")
+
+
 def text() -> str:
     """The page."""
     checks = (*CHECKS, kv_link.CHECK)
@@ -33,7 +36,12 @@ def text() -> str:
 
 
 def _cell(words: str) -> str:
-    return (words[0].upper() + words[1:]).replace("|", "\\|")
+    """As a sentence begins, but for the names of programs.
+
+    >>> _cell("slow decoding"), _cell("nvidia-smi works"), _cell('docker: "x|y"')
+    ('Slow decoding', 'nvidia-smi works', 'docker: "x\\\\|y"')
+    """
+    return (words if words.startswith(_PROGRAMS) else words[0].upper() + words[1:]).replace("|", "\\|")
 
 
 def _section(check: Check) -> str:

@@ -24,7 +24,7 @@ from dsv4_gate.answers import validation_words
 from dsv4_gate.door import Bounds, Door
 from dsv4_gate.grammars import FIELDS, Judge
 from dsv4_gate.overload import reworded
-from dsv4_gate.rules import Limits, chat_refusal, completion_refusal, model_refusal, refusal, sampling_list
+from dsv4_gate.rules import RequestLimits, chat_refusal, completion_refusal, model_refusal, refusal, sampling_list
 from dsv4_gate.samples import spread
 from dsv4_gate.targets import ABORTED, CHAT, COMPLETION, GENERATE, TOKENIZE
 
@@ -93,7 +93,7 @@ def _generate(original: Around, manager: Any, obj: Any, request: Any = None) -> 
     pair = get_disagg().disaggregation_mode != "null"
     most = get_schedule().max_running_requests or MOST_UNBOUNDED
     bounds = _bounds_of(manager)
-    limits = Limits(most, manager.model_config.vocab_size, pair, bounds.context_length, bounds.longest)
+    limits = RequestLimits(most, manager.model_config.vocab_size, pair, bounds.context_length, bounds.longest)
     if reason := refusal(obj, limits):
         return _refused(reason)
     if pair and obj.bootstrap_room is not None:

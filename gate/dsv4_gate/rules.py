@@ -40,7 +40,7 @@ MOST_LOGPROBS = 128  # what prefill can hand over of the first token; one more e
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """What one request may ask of this server."""
 
     most: int  # prompts x n, in one request
@@ -50,7 +50,7 @@ class Limits:
     longest: int  # bytes of the longest token
 
 
-def refusal(request: Any, limits: Limits) -> str | None:
+def refusal(request: Any, limits: RequestLimits) -> str | None:
     """Why this request of the engine cannot be served; what only a pair can't do is no matter to a single server."""
     pair = chain(_unserved(request), _bad_counts(request, limits)) if limits.pair else ()
     return next(
@@ -73,7 +73,7 @@ def _unserved(request: Any) -> Iterator[str]:
             yield f"{field} is not served by a prefill/decode pair: {reason}"
 
 
-def _bad_prompts(request: Any, limits: Limits) -> Iterator[str]:
+def _bad_prompts(request: Any, limits: RequestLimits) -> Iterator[str]:
     """Prompts that end prefill's scheduler, and with it every request in flight: both were tried on SGLang 0.5.23."""
     for prompt in prompt_list(request):
         if len(prompt) == 0:
@@ -84,7 +84,7 @@ def _bad_prompts(request: Any, limits: Limits) -> Iterator[str]:
             yield f"a token id is outside the vocabulary, expected 0 to {limits.vocabulary - 1}"
 
 
-def _bad_numbers(request: Any, limits: Limits) -> Iterator[str]:
+def _bad_numbers(request: Any, limits: RequestLimits) -> Iterator[str]:
     """Numbers that end the scheduler: more candidates than tokens, or a whole number that fits no 32-bit tensor."""
     most = min(MOST_LOGPROBS, limits.vocabulary)
     if bad := [top for top in _each(request.top_logprobs_num) if not 0 <= top <= most]:
@@ -121,7 +121,7 @@ def _large(request: Any) -> Iterator[str]:
         yield from large_fields(parameters)
 
 
-def _bad_counts(request: Any, limits: Limits) -> Iterator[str]:
+def _bad_counts(request: Any, limits: RequestLimits) -> Iterator[str]:
     prompts = prompt_list(request)
     counts = [samples(parameters) for parameters in sampling_list(request)]
     bad = [count for count in counts if type(count) is not int or count < 1]

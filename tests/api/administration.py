@@ -18,8 +18,8 @@ import httpx2
 from conftest import VENVS
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run import files
-from support.appliance import free_ports
 from support.plans import make, no_gpu
+from support.ports import free_ports
 
 CLIENT = "a-clients-key"
 # What both routers ask a server of SGLang when they take it in; smg tells by it which engine it is.
@@ -152,7 +152,7 @@ def router(folder: Path, kind: str, pair: tuple[Worker, Worker], key: str | None
 
 def ready(running: Router) -> bool:
     try:
-        return running.call("GET", "/readiness").json().get("healthy_workers") == 2
+        return bool(running.call("GET", "/readiness").json().get("healthy_workers") == 2)
     except (httpx2.HTTPError, ValueError):
         return False
 

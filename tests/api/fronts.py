@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from support.appliance import Appliance, free_ports
+from support.appliance import Appliance
+from support.ports import free_ports
 
 from api.client import KEY, send
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from conftest import VENVS
 from guard.appliance import Appliance
-from support.appliance import free_ports
 from support.plans import make, no_gpu
+from support.ports import free_ports
 
 
 class Guarded(Appliance):

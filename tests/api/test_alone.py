@@ -6,6 +6,7 @@ It stands for a decode that is full as well as for a peer that died: the server 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from support.appliance import Appliance
@@ -16,18 +17,20 @@ from api.client import Answer, send
 from api.fronts import LINK_TIMEOUT_S, wait_idle
 
 pytestmark = pytest.mark.pair
-HALVES = ("DSV4_PREFILL_PORT", "DSV4_DECODE_PORT")
-ASKED = {CHAT: {"model": MODEL, "messages": user("hi")}, NATIVE: {"text": "hi"}}
+ROLES = ("DSV4_PREFILL_PORT", "DSV4_DECODE_PORT")
+ASKED: dict[str, dict[str, Any]] = {CHAT: {"model": MODEL, "messages": user("hi")}, NATIVE: {"text": "hi"}}
 
 
-def test_a_half_that_waits_alone_gives_up_in_time_and_says_why(appliance: Appliance) -> None:
-    def ask(half: str, path: str, stream: bool, room: int) -> Answer:
+def test_a_server_that_waits_alone_gives_up_in_time_and_says_why(appliance: Appliance) -> None:
+    def ask(role: str, path: str, stream: bool, room: int) -> Answer:
         meeting = {"bootstrap_host": "127.0.0.1", "bootstrap_port": appliance.ports["DSV4_BOOTSTRAP_PORT"]}
-        return send(appliance.ports[half], path, {**ASKED[path], **meeting, "bootstrap_room": room, "stream": stream})
+        return send(appliance.ports[role], path, {**ASKED[path], **meeting, "bootstrap_room": room, "stream": stream})
 
-    kinds = [(half, path, stream) for half in HALVES for path in ASKED for stream in (False, True)]
+    kinds = [(role, path, stream) for role in ROLES for path in ASKED for stream in (False, True)]
     with ThreadPoolExecutor(len(kinds)) as pool:
-        answers = list(pool.map(lambda kind, room: ask(*kind, room), kinds, range(1001, 1001 + len(kinds))))
+        answers = list(
+            pool.map(lambda kind, room: ask(kind[0], kind[1], kind[2], room), kinds, range(1001, 1001 + len(kinds)))
+        )
     for kind, answer in zip(kinds, answers, strict=True):
         *_, stream = kind
         assert answer.status == (200 if stream else 503), (kind, answer)

@@ -11,7 +11,7 @@ import http.client
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -111,7 +111,7 @@ NATIVES: dict[str, Any] = {
     "custom_logit_processor": lambda bad: {"custom_logit_processor": bad},
     "return_logprob": lambda bad: {"return_logprob": bad},
 }
-BODIES = {
+BODIES: dict[str, tuple[dict[str, Callable[[str], dict[str, Any]]], dict[str, Any]]] = {
     CHAT: (CHATS, {"model": MODEL, "messages": user("hi"), "max_tokens": 1}),
     TEXT: (TEXTS, {"model": MODEL, "prompt": "hi", "max_tokens": 1}),
     NATIVE: (NATIVES, {"text": "hi", "sampling_params": {"max_new_tokens": 1}}),

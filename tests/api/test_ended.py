@@ -14,7 +14,7 @@ from api.client import Answer, send
 from api.fronts import ROUTERS, in_flight, wait_idle
 
 pytestmark = pytest.mark.pair
-BODIES = {
+BODIES: dict[str, dict[str, Any]] = {
     TEXT: {"model": MODEL, "prompt": "two plus three"},
     CHAT: {"model": MODEL, "messages": [{"role": "user", "content": "two plus three"}]},
     NATIVE: {"text": "two plus three"},

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from dsv4_pd.plan.about import settings_hash
+from dsv4_pd.plan.plan import Plan
 from support.plans import eight_cards, make, no_gpu
 
 
-def known(plan):  # type: ignore[no-untyped-def]
-    return plan.about
+def known(plan: Plan) -> dict[str, Any]:
+    return dict(plan.about)
 
 
 def test_eight_cards_have_expectations_for_both_roles() -> None:

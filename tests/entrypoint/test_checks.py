@@ -16,7 +16,7 @@ from dsv4_pd.doctor.base import CheckVerdict, Finding
 from dsv4_pd.doctor.catalogue import CHECKS, ORDER, examine, worst
 from dsv4_pd.doctor.preflight import raise_failures, refuse
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
-from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, Limits, PcieLink, Software, Unit
+from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, PcieLink, ResourceLimits, Software, Unit
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.read import read_facts
 from dsv4_pd.plan import profiles
@@ -186,6 +186,7 @@ ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
     "no device visible": ({"CUDA_VISIBLE_DEVICES": ""}, "visible-devices"),
     "some devices visible": ({"CUDA_VISIBLE_DEVICES": "0,1"}, "visible-devices"),
     "proxy": ({"HTTPS_PROXY": "http://proxy:3128"}, "proxies"),
+    "stop grace": ({"DSV4_COMPOSE_VERSION": "2", "STOP_GRACE_PERIOD": "59s"}, "stop-grace"),
     "compat": ({"LD_LIBRARY_PATH": "/usr/local/cuda/compat:/usr/lib"}, "compat-libraries"),
 }
 AROUND: dict[str, tuple[dict[str, Any], str]] = {
@@ -254,7 +255,7 @@ def test_broken_surrounding_is_caught(name: str) -> None:
         (HostFacts, ""),
         (Gpu, "Gpu."),
         (PcieLink, "PcieLink."),
-        (Limits, "Limits."),
+        (ResourceLimits, "Limits."),
         (Software, "Software."),
     ],
 )
@@ -269,6 +270,26 @@ def test_every_check_is_provoked() -> None:
     provoked = {check for _, check in [*FACTS.values(), *ENVIRONMENT.values(), *AROUND.values()]}
     alone = {"gpu-memory", "memory-fit", "all-reduce", "ports", "api-key"}  # provoked below
     assert {check.name for check in CHECKS} - provoked == alone
+
+
+@pytest.mark.parametrize(
+    ("drain", "grace", "verdict"),
+    [
+        (30.0, "", CheckVerdict.OK),
+        (60.0, "", CheckVerdict.OK),
+        (61.0, "", CheckVerdict.WARN),
+        (600.0, "10m30s", CheckVerdict.OK),
+        (600.0, "10m", CheckVerdict.WARN),
+        (30.0, "soon", CheckVerdict.SKIP),
+    ],
+)
+def test_docker_waits_for_the_drain(drain: float, grace: str, verdict: CheckVerdict) -> None:
+    environ = {"DSV4_COMPOSE_VERSION": "2", "STOP_GRACE_PERIOD": grace}
+    finding = verdicts(situation(surround=around(environ=environ), drain_timeout=drain))["stop-grace"]
+    assert finding.verdict is verdict
+    assert verdict is not CheckVerdict.WARN or f"STOP_GRACE_PERIOD={drain + 30:.0f}s" in finding.remedy
+    alone = verdicts(situation(surround=around(environ={"STOP_GRACE_PERIOD": grace}), drain_timeout=drain))
+    assert alone["stop-grace"].verdict is CheckVerdict.SKIP
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "box.example"])

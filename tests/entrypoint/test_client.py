@@ -123,7 +123,7 @@ class Supervisord(BaseHTTPRequestHandler):
         arguments, method = xmlrpc.client.loads(self.rfile.read(int(self.headers["Content-Length"])))
         known = method == "supervisor.getProcessInfo" and arguments == ("guard",)
         answer = ({"pid": 42},) if known else xmlrpc.client.Fault(10, "BAD_NAME")
-        text = xmlrpc.client.dumps(answer, methodresponse=True).encode()  # type: ignore[arg-type]
+        text = xmlrpc.client.dumps(answer, methodresponse=True).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,3 +33,20 @@ def test_every_wing_stands_in_the_table() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
     assert not broken
+
+
+def test_the_commits_that_contributing_cites_are_in_the_history() -> None:
+    """By subject, because hashes change; a shallow clone knows too little to judge."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    cited = re.findall(r"(?<!\*)\*([A-Za-z][^*]{10,})\*(?!\*)", " ".join(text.split("## How to add")[1].split()))
+    assert len(cited) >= 5
+    git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
+    if git(["git", "rev-parse", "--is-shallow-repository"]).stdout.strip() == "true":
+        pytest.skip("a shallow clone")
+    assert set(cited) - set(git(["git", "log", "--format=%s"]).stdout.splitlines()) == set()
+
+
+def test_the_entrance_holds_at_most_ten_names() -> None:
+    """`ls` of the package reads as the data flows: nine wings and the errors that they share."""
+    names = {path.name for path in wings.PACKAGE.iterdir() if not path.name.startswith(("_", "."))} - {"py.typed"}
+    assert len(names) <= 10, names

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from dsv4_pd.settings.fields import KEY_MAX, UnusableKey, sendable
 from pydantic import SecretStr
-from support.appliance import free_ports
+from support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = ROOT / "entrypoint/dsv4_pd/run/supervision/launch.py"

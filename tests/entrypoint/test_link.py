@@ -7,9 +7,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from dsv4_pd.doctor import link
@@ -33,8 +35,8 @@ OUR_ENV = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
 WELL = LinkReport("cpu", 1 << 20, (Pair(0, 0.7, "cma/memory", 0),))
 
 
-def pair_placement(mode: str = "pd") -> Placement:
-    settings = Settings(mode=mode)  # type: ignore[arg-type]
+def pair_placement(mode: Any = "pd") -> Placement:
+    settings = Settings(mode=mode)
     return place(settings, profiles.read_all(profiles_dir())["demo-cpu"], HostFacts((), (), frozenset({0})))
 
 
@@ -240,7 +242,7 @@ def test_no_room_for_the_test_s_own_files_is_a_named_failure(monkeypatch: pytest
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "/tmp/dsv4-link-x")
 
-    monkeypatch.setattr(run.tempfile, "TemporaryDirectory", full)
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", full)
     report = run.measure(Path(sys.executable), pair_placement(), programs(), OUR_ENV)
     assert report is not None
     assert report.error == "the test could not be carried out: /tmp/dsv4-link-x: No space left on device"

@@ -175,9 +175,9 @@ def test_needed_fraction_is_enough_and_not_too_much() -> None:
         assert estimate(Shape(), load("decode", fraction - 0.02), CARD).tokens < tokens
 
 
-def problems(host: str, profile: str, **values: object) -> list[str]:
+def problems(host: str, profile: str, **values: Any) -> list[str]:
     found = profiles.read_all(profiles_dir())[profile]
-    settings = complete(Settings(**values), found, share_dir())  # type: ignore[arg-type]
+    settings = complete(Settings(**values), found, share_dir())
     placement = place(settings, found, read_facts(HOSTS / host))
     return [str(problem) for problem in misfits(settings, placement, Shape())]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from dsv4_pd.errors import HardwareError, SettingsError
@@ -32,7 +33,7 @@ def gpu(index: int, node: int | None, **more: object) -> Gpu:
     return replace(base, **more)  # type: ignore[arg-type]
 
 
-def two_sockets(nodes: str = "00001111", **more: object) -> HostFacts:
+def two_sockets(nodes: str = "00001111", **more: Any) -> HostFacts:
     gpus = tuple(gpu(i, int(n)) for i, n in enumerate(nodes))
     return HostFacts(
         gpus=gpus,
@@ -43,11 +44,11 @@ def two_sockets(nodes: str = "00001111", **more: object) -> HostFacts:
         allowed_cpus=frozenset(range(64)),
         allowed_nodes=frozenset({0, 1}),
         **more,
-    )  # type: ignore[arg-type]
+    )
 
 
-def planned(facts: HostFacts, profile: str = "rtx-pro-6000-8x", **settings: object) -> Placement:
-    return place(Settings(**settings), SHIPPED[profile], facts)  # type: ignore[arg-type]
+def planned(facts: HostFacts, profile: str = "rtx-pro-6000-8x", **settings: Any) -> Placement:
+    return place(Settings(**settings), SHIPPED[profile], facts)
 
 
 def groups(placement: Placement) -> list[list[int]]:
@@ -126,7 +127,7 @@ def test_gpu_may_be_named_in_each_way(name: str) -> None:
         ({"min_vram_gb": 120.0}, HardwareError, "less than 120"),
     ],
 )
-def test_bad_choice_is_refused_by_name(settings: dict[str, object], error: type[Exception], words: str) -> None:
+def test_bad_choice_is_refused_by_name(settings: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         planned(two_sockets(), **settings)
 
@@ -169,8 +170,8 @@ def test_no_gpu_says_how_to_get_one_and_how_to_go_on_without() -> None:
         (1, "single", "single"),
     ],
 )
-def test_auto_profile(count: int, mode: str, expected: str) -> None:
-    assert choose_profile(Settings(mode=mode), two_sockets("0" * count), SHIPPED) == expected  # type: ignore[arg-type]
+def test_auto_profile(count: int, mode: Any, expected: str) -> None:
+    assert choose_profile(Settings(mode=mode), two_sockets("0" * count), SHIPPED) == expected
 
 
 def test_auto_profile_names_what_does_not_fit() -> None:

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from dsv4_pd.plan.programs import PER_RUN
-from support.appliance import PORTS, free_ports
+from support.appliance import PORTS
+from support.ports import free_ports
 
 KEY = "key-of-this-test"
 # supervisord's own additions, and what the interpreters' shell adds

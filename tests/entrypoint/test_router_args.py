@@ -34,7 +34,7 @@ def test_smg_queues() -> None:
 def test_a_body_is_bounded_by_what_the_context_can_hold(name: str, context: int) -> None:
     """As the gate in the engines bounds it: a body that a router lets through and an engine refuses has cost a copy."""
     limit = flag(router(DSV4_ROUTER=name, DSV4_CONTEXT_LENGTH=str(context)), "--max-payload-size")
-    assert int(limit) == most_body(context)
+    assert limit is not None and int(limit) == most_body(context)
 
 
 @pytest.mark.parametrize("profile", [None, "demo-cpu"])

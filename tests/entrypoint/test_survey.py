@@ -13,15 +13,17 @@ from typing import Any
 import dsv4_pd
 import pytest
 from dsv4_pd.doctor import preflight
+from dsv4_pd.doctor.catalogue import examine
 from dsv4_pd.errors import HardwareError, SettingsError, TemporaryError
 from dsv4_pd.host.machine import Live, Replay
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.plan import model_files, profiles, show, surroundings
+from dsv4_pd.plan.paths import share_dir
 from dsv4_pd.plan.programs import PER_RUN, ConfigFile
 from dsv4_pd.plan.survey import survey
 from dsv4_pd.run import files, serve
-from support.appliance import free_ports
 from support.plans import eight_cards, make
+from support.ports import free_ports
 
 PACKAGE = Path(dsv4_pd.__file__).parent
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -77,10 +79,10 @@ def test_every_question_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path:
                          (surroundings, "installed_versions"), (surroundings, "bind_refusal")):  # fmt: skip
         counted(monkeypatch, count, module, name)
     situation = survey(environment(tmp_path), machine)
-    preflight.examine(situation)
+    examine(situation)
     show.as_dict(situation)
     assert {machine.count["nvml"], machine.count["numa"], count["find"], count["installed_versions"]} == {1}
-    assert count["parse"] == len(profiles.available(surroundings.share_dir() / "config" / "profiles"))
+    assert count["parse"] == len(profiles.available(share_dir() / "config" / "profiles"))
     assert count["bind_refusal"] == 8 and count["read_shape"] == 1  # one a port
     decode = next(program for program in situation.planned().programs if program.name == "decode")
     assert decode.argv[:3] == ("numactl", "--cpunodebind=1", "--preferred=1")  # what the dry run allowed
@@ -106,8 +108,8 @@ def test_below_the_command_line_nobody_reads_the_process_environment() -> None:
         for wing in ("settings", "host", "plan", "doctor")
         for path in (PACKAGE / wing).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute | ast.Name) and getattr(node, "attr", getattr(node, "id", "")) in
-        ("environ", "getenv") and isinstance(getattr(node, "value", None), ast.Name) and node.value.id == "os"
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+        and isinstance(node.value, ast.Name) and node.value.id == "os"
     ]  # fmt: skip
     assert set(found) <= {"doctor/link/agent.py"}  # runs in the engine's interpreter, with what it was given
 
@@ -115,7 +117,7 @@ def test_below_the_command_line_nobody_reads_the_process_environment() -> None:
 def test_a_refusal_is_part_of_the_situation_and_the_checks_still_speak() -> None:
     situation = survey({}, Replay(HOSTS / "no-gpu"))
     assert situation.plan is None and isinstance(situation.refusal, HardwareError)
-    assert len(preflight.examine(situation)) > 40
+    assert len(examine(situation)) > 40
     with pytest.raises(HardwareError, match="no GPU visible"):
         preflight.refuse(situation)
 
@@ -174,7 +176,7 @@ def test_serve_looks_again_only_after_it_swept_orphans(
 
     monkeypatch.setattr(serve, "survey", stand_in)
     monkeypatch.setattr(serve, "sweep", SimpleNamespace(kill=lambda run: swept))
-    monkeypatch.setattr(serve.preflight, "refuse", stop)
+    monkeypatch.setattr(preflight, "refuse", stop)
     with pytest.raises(TemporaryError, match="far enough"):
         serve.run(environment(tmp_path))
     assert len(seen) == surveys

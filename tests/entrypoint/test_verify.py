@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from dsv4_pd.cli.verify import command, read_key
 from dsv4_pd.client.api import Call, Reply
 from dsv4_pd.run.ops.exposition import Sample
 from dsv4_pd.verify import catalogue, prompts
-from dsv4_pd.verify.base import Check, Result, Subject, Verdict, failed, passed, skipped
+from dsv4_pd.verify.base import Check, Outcome, Result, Subject, failed, passed, skipped
 from dsv4_pd.verify.checks import (
     equals_single,
     gpu_memory,
@@ -27,7 +28,7 @@ from dsv4_pd.verify.compare import broken, difference
 from dsv4_pd.verify.run import receipt, run, verdict
 from dsv4_pd.verify.sizing import words_for
 
-PASS, FAIL, SKIP = Verdict.PASS, Verdict.FAIL, Verdict.SKIP
+PASS, FAIL, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.SKIP
 
 
 def test_a_failure_without_a_next_step_is_refused() -> None:
@@ -54,7 +55,7 @@ def test_compiles_are_counted_after_every_kind_of_request() -> None:
         ({"prefill": 1000, "decode": 1000}, {}, 500, SKIP),
     ],
 )
-def test_kv_capacity(held: dict[str, int], expected: dict[str, int], context: int, wanted: Verdict) -> None:
+def test_kv_capacity(held: dict[str, int], expected: dict[str, int], context: int, wanted: Outcome) -> None:
     assert kv_capacity.judge(held, expected, context).verdict is wanted
 
 
@@ -70,7 +71,7 @@ def card(uuid: str, used: float) -> dict[str, Any]:
         ({"prefill": [card("a", 80)], "decode": [card("c", 85)]}, FAIL, "should hold ['a', 'b']"),
     ],
 )
-def test_gpu_memory(cards: dict[str, list[dict[str, Any]]], wanted: Verdict, said: str) -> None:
+def test_gpu_memory(cards: dict[str, list[dict[str, Any]]], wanted: Outcome, said: str) -> None:
     result = gpu_memory.judge(cards, {"prefill": ["a", "b"], "decode": ["c"]})
     assert result.verdict is wanted and said in result.evidence
 
@@ -96,7 +97,7 @@ def test_numa_looks_at_every_process_of_the_tree(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("policy", "wanted"), [("unless-stopped", PASS), ("always", PASS), ("no", FAIL), ("", FAIL),
                                                 ("on-failure", FAIL)])  # fmt: skip
-def test_restart_policy(policy: str, wanted: Verdict) -> None:
+def test_restart_policy(policy: str, wanted: Outcome) -> None:
     assert persistence.judge(policy, "box").verdict is wanted
 
 
@@ -189,8 +190,12 @@ def test_prompt_sizes_come_from_the_servers_own_count() -> None:
     assert abs(words_for(Counting(), 4000, 0) - (4000 - 12) / 1.3) < 5  # type: ignore[arg-type]
 
 
+def giving(result: Result) -> Callable[[Any], Result]:
+    return lambda _: result
+
+
 def answers(*results: Result) -> tuple[Any, ...]:
-    checks = [Check(f"c{i}", "", lambda _, r=result: r) for i, result in enumerate(results)]
+    checks = [Check(f"c{i}", "", giving(result)) for i, result in enumerate(results)]
     return run(checks, None, lambda _: None)  # type: ignore[arg-type]
 
 

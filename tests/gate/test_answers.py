@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -48,13 +49,13 @@ def test_other_words_stay(message: str) -> None:
 def test_pydantic_says_where_and_what_and_repeats_no_input() -> None:
     from dsv4_gate.answers import validation_words
 
-    errors = [
+    errors: list[dict[str, Any]] = [
         {"type": "int", "loc": ("body", "max_tokens"), "msg": "Input should be a valid integer", "input": "SECRET"},
         {"type": "missing", "loc": ("body",), "msg": "Field required", "input": {}},
     ]
     assert validation_words(errors) == "max_tokens: Input should be a valid integer; Field required"
     assert len(validation_words([{"loc": ("body", "x"), "msg": "y" * 5000}] * 1000)) < 2100
-    union = [
+    union: list[dict[str, Any]] = [
         {"type": "string_type", "loc": ("body", "text", "str"), "msg": "Input should be a valid string"},
         {"type": "value_error", "loc": ("body", "messages", 0, "function-after[f(), P]", "role"), "msg": "bad role"},
         {"type": "is_instance_of", "loc": ("body", "is-instance[AbortReq]"), "msg": "an instance of AbortReq"},

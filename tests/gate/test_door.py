@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
@@ -43,8 +44,8 @@ def call(app: App, chunks: list[bytes], path: str = "/generate", method: str = "
         body = waiting.pop(0)
         return {"type": "http.request", "body": body, "more_body": bool(waiting)}
 
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(dict(message))
 
     length = sum(map(len, chunks)) if declared is None else declared
     scope = {"type": "http", "method": method, "path": path,
@@ -98,7 +99,9 @@ def test_a_body_without_an_end_is_left_unread(declared: int) -> None:
 def test_a_prompt_that_cannot_fit_is_refused_in_the_engines_form(path: str, form: dict[str, Any]) -> None:
     app = App()
     content = "a" * 70_000
-    sent = {"messages": [{"role": "user", "content": content}]} if path.startswith(("/v1/m", "/v1/ch")) else {}
+    sent: dict[str, Any] = (
+        {"messages": [{"role": "user", "content": content}]} if path.startswith(("/v1/m", "/v1/ch")) else {}
+    )
     sent |= {"prompt": content} if path == "/v1/completions" else {"text": content} if path == "/generate" else {}
     sent |= {"input": content} if path == "/v1/responses" else {}
     status, _, body, _ = call(app, [json.dumps(sent).encode()], path=path)

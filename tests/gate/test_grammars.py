@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> list[str | None]:
     tools.write_text(json.dumps(TOOLS))
     asked.write_text(json.dumps([(field, grammar) for field, grammar, _ in CASES]))
     environ = {"HOME": str(folder), "PYTHONPATH": str(ROOT / "gate"), "PATH": os.environ["PATH"]}
-    command = [VENVS / "engine/bin/python", "-c", PROGRAM, asked, found, tools]
+    command: list[str | Path] = [VENVS / "engine/bin/python", "-c", PROGRAM, asked, found, tools]
     subprocess.run(command, env=environ, check=True, timeout=300, capture_output=True)
     answers: list[str | None] = json.loads(found.read_text())
     return answers

@@ -12,7 +12,7 @@ TIMED_OUT = f"Decode transfer failed for {HEAD} KVTransferError(bootstrap_room=8
 BROKEN = f"Decode handshake failed for {HEAD} KVTransferError(bootstrap_room=85): Could not fetch"
 
 
-def abort(message: str, status: int | None = 500) -> dict[str, Any]:
+def abort(message: str | None, status: int | None = 500) -> dict[str, Any]:
     return {"type": "abort", "message": message, "status_code": status}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, VENVS
-from support.appliance import free_ports
+from support.ports import free_ports
 
 RANK = """
 import datetime, os, socket, sys

@@ -11,7 +11,7 @@ LIMITS = {"most": 16, "vocabulary": 2048, "pair": True, "context_length": 100, "
 
 
 def request(**fields: Any) -> SimpleNamespace:
-    plain = {
+    plain: dict[str, Any] = {
         "text": None,
         "input_ids": None,
         "sampling_params": {},
@@ -26,10 +26,10 @@ def short(value: Any) -> str:
 
 
 def refusal(asked: SimpleNamespace, **limits: Any) -> str | None:
-    from dsv4_gate.rules import Limits
+    from dsv4_gate.rules import RequestLimits
     from dsv4_gate.rules import refusal as judge
 
-    return judge(asked, Limits(**{**LIMITS, **limits}))
+    return judge(asked, RequestLimits(**{**LIMITS, **limits}))
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_slow_grammar_ends_its_own_request_only(tmp_path: Path) -> None:
 
     found = tmp_path / "found.json"
     environ = {"SGLANG_PLUGINS": "dsv4-gate", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "gate")}
-    command = [VENVS / "engine/bin/python", "-c", PROGRAM, found, ROOT / "demo/model/tokenizer.json"]
+    command: list[str | Path] = [VENVS / "engine/bin/python", "-c", PROGRAM, found, ROOT / "demo/model/tokenizer.json"]
     subprocess.run(command, env=environ, check=True, timeout=300, capture_output=True)
     answer = json.loads(found.read_text())
     slow, plain = answer["steps"]

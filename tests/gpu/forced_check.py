@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy
 import torch
@@ -30,7 +31,7 @@ def main() -> int:
     corpus = folder / "corpus.npz"
     tokens = numpy.random.default_rng(1).integers(5, 1500, (80, 512)).astype(numpy.uint16)
     numpy.savez(corpus, tokens_512=tokens, answers_512=numpy.zeros_like(tokens))
-    found = forced.distributions(Address("cpu", url), CASE, corpus, folder / "rows")
+    found = forced.distributions(cast(Any, Address("cpu", url)), CASE, corpus, folder / "rows")
     worst = 0.0
     for (prompt, wanted), rows in zip(CASE.prompts(corpus), found, strict=True):
         worst = max(worst, float(numpy.abs(rows - own(model, prompt + wanted[:-1], len(wanted))).max()))

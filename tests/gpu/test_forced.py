@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.pair import COMMON, ENVIRONMENT, MODEL, START_SECONDS, VENVS, free_ports
+from support.pair import COMMON, ENVIRONMENT, MODEL, START_SECONDS, VENVS
+from support.ports import free_ports
 
 pytestmark = pytest.mark.pair
 

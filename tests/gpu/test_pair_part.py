@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from gpu import machine
 from gpu.parts import answers, pair
 
 
@@ -53,7 +54,7 @@ def test_requests_in_flight_are_timed_from_the_kill(server: None) -> None:
 
 
 def test_memory_that_stays_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair.machine, "memory_used", lambda: [500, 0])
+    monkeypatch.setattr(machine, "memory_used", lambda: [500, 0])
     assert pair.clean([450, 0], 64)
     assert not pair.clean([0, 0], 64)
 
@@ -68,7 +69,7 @@ def test_an_answer_s_least_gap_is_between_its_two_likeliest_tokens() -> None:
 
 
 def test_profiles_follow_the_number_of_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair.machine, "facts", lambda: {"cards": [{}]})
+    monkeypatch.setattr(machine, "facts", lambda: {"cards": [{}]})
     assert pair.profile() == "ring-one-card"
-    monkeypatch.setattr(pair.machine, "facts", lambda: {"cards": [{}, {}]})
+    monkeypatch.setattr(machine, "facts", lambda: {"cards": [{}, {}]})
     assert pair.profile() == "ring-two-cards"

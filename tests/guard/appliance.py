@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from dsv4_pd.plan import run_mark
 from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
 from dsv4_pd.run.guard import tree
 from dsv4_pd.run.supervision import rpc, sweep
+from support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 STUB = Path(__file__).with_name("stub.py")
@@ -44,16 +44,6 @@ QUICK = Limits(
     gpu_wait=2,
     max_backoff=2,
 )
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for item in sockets:
-        item.bind(("127.0.0.1", 0))
-    ports = [item.getsockname()[1] for item in sockets]
-    for item in sockets:
-        item.close()
-    return ports
 
 
 class Appliance:
@@ -188,11 +178,12 @@ stdout_logfile_backups=1
 
     def health(self) -> dict[str, Any]:
         with suppress(OSError, ValueError):
-            return json.loads((self.folder / "run/health.json").read_text())
+            document: dict[str, Any] = json.loads((self.folder / "run/health.json").read_text())
+            return document
         return {}
 
     def state(self) -> str:
-        name = self.health().get("state", "")
+        name = str(self.health().get("state", ""))
         if not self.history or self.history[-1][1] != name:
             self.history.append((time.monotonic(), name))
         return name
@@ -211,19 +202,21 @@ stdout_logfile_backups=1
 
     def wait_end(self, seconds: float = 60.0) -> dict[str, Any]:
         """The verdict, once supervisord has ended."""
-        assert self.process is not None
-        self.wait(lambda: self.process.poll() is not None, seconds)
+        process = self.process
+        assert process is not None
+        self.wait(lambda: process.poll() is not None, seconds)
         return self.verdict()
 
     def verdict(self) -> dict[str, Any]:
-        return json.loads((self.folder / "run/exit.json").read_text())
+        verdict: dict[str, Any] = json.loads((self.folder / "run/exit.json").read_text())
+        return verdict
 
     def pid(self, name: str) -> int:
         if name == "guard":
             with suppress(*rpc.UNREACHABLE, xmlrpc.client.Fault):
                 return int(rpc.connect(Path(self.config.socket)).getProcessInfo("guard")["pid"])
             return 0
-        return self.health()["roles"][name]["pid"]
+        return int(self.health()["roles"][name]["pid"])
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid(name), number)
@@ -248,7 +241,7 @@ stdout_logfile_backups=1
         )
         try:
             with urllib.request.urlopen(request, timeout=seconds) as got:
-                return got.status
+                return int(got.status)
         except urllib.error.HTTPError as error:
             return error.code
         except TimeoutError:

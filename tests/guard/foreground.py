@@ -15,7 +15,7 @@ from typing import Any
 from dsv4_pd.doctor import preflight
 from dsv4_pd.plan import folders
 from dsv4_pd.plan.paths import Paths
-from dsv4_pd.run import serve
+from dsv4_pd.run import files, serve
 from dsv4_pd.run.console import outlet
 from dsv4_pd.run.console.base import TextConsole
 from dsv4_pd.run.supervision import guard_watch, inherited, sweep
@@ -34,11 +34,16 @@ def broken(*_: Any) -> Any:
     raise OSError(28, "No space left on device")
 
 
+def stub_link(_: Any) -> str:
+    return "KV link: stub"
+
+
 def main(folder: Path, options: dict[str, str]) -> int:
     for name in ("SILENT_S", "YOUNG_S"):
         if name in options:
             setattr(guard_watch, name, float(options[name]))
-    preflight.prove_link = broken if "link" in options else lambda _: "KV link: stub"
+    link: Any = broken if "link" in options else stub_link
+    preflight.prove_link = link
     inherited.repair()
     made = plan(folder, int(options.get("limit", 3)))
     with folders.lock(made.paths):
@@ -52,7 +57,7 @@ def main(folder: Path, options: dict[str, str]) -> int:
             foreground = serve.Foreground(made, console)
             if "loop" in options:
                 foreground._stop = broken  # type: ignore[method-assign]
-            serve.files.clean = lambda _: None  # keeps the harness' own files for the next start
+            files.clean = lambda paths: None  # keeps the harness' own files for the next start
             return foreground.run()
 
 

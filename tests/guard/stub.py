@@ -30,11 +30,12 @@ import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 ROLE, FOLDER, PORT = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 BOOTSTRAP = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 BORN = time.monotonic()
-counts: dict = {"tokens": 0, "requests": 0, "aborted": 0, "first": 0, "failed": 0, "handing": 0}
+counts: dict[str, int] = {"tokens": 0, "requests": 0, "aborted": 0, "first": 0, "failed": 0, "handing": 0}
 COUNTERS = {
     "requests": "num_requests_total",
     "aborted": "num_aborted_requests_total",
@@ -42,13 +43,15 @@ COUNTERS = {
     "failed": "num_transfer_failed_reqs_total",
     "handing": "num_prefill_inflight_queue_reqs",
 }
+kept: list[mmap.mmap] = []  # mappings that last as long as the process
 aborts = [0]  # how often everything was aborted
 
 
-def behaviour() -> dict:
+def behaviour() -> dict[str, Any]:
     for _ in range(20):
         with contextlib.suppress(OSError, ValueError):
-            return json.loads((FOLDER / f"{ROLE}.json").read_text())
+            found: dict[str, Any] = json.loads((FOLDER / f"{ROLE}.json").read_text())
+            return found
         time.sleep(0.005)
     return {}
 
@@ -71,8 +74,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text.encode())
 
-    def body(self) -> dict:
-        return json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+    def body(self) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        return body
 
 
 class Server(Handler):
@@ -128,7 +132,7 @@ class Server(Handler):
             if ended:
                 return None
             how = 500
-        return self.finish(how, body)
+        return self.complete(how, body)
 
     def ends_while_waiting(self, seconds: float) -> bool:
         """Whether the request is over before the time is: its client left, or all were aborted."""
@@ -145,7 +149,7 @@ class Server(Handler):
                 return True
         return False
 
-    def finish(self, how: int, body: dict) -> None:
+    def complete(self, how: int, body: dict[str, Any]) -> None:
         counts["requests"] += how == 200 or how >= 500  # a refusal is counted nowhere
         if how != 200:
             counts["failed"] += how >= 500
@@ -172,12 +176,12 @@ class Router(Handler):
             self.fresh[:] = []
             return True
         self.fresh[:] = self.fresh or [time.monotonic()]
-        return time.monotonic() - self.fresh[0] < behaviour().get("lag", 0)
+        return time.monotonic() - self.fresh[0] < float(behaviour().get("lag", 0))
 
     def workers(self) -> list[str]:
         return [f"http://127.0.0.1:{port}" for port in behaviour()["workers"]]
 
-    def listed(self) -> list[dict]:
+    def listed(self) -> list[dict[str, Any]]:
         """As sglang-router writes it; health is that of `healthy_workers`. The key to it is not asked for."""
         kinds, fetched = behaviour().get("names", []), [fetch(f"{url}/ready")[0] == 200 for url in self.workers()]
         found = [
@@ -185,7 +189,7 @@ class Router(Handler):
             | ({"bootstrap_port": behaviour()["bootstrap"]} if kind == "prefill" and "bootstrap" in behaviour() else {})
             for url, kind, healthy in zip(self.workers(), kinds, fetched, strict=True)
         ]
-        return found + behaviour().get("strangers", [])
+        return [*found, *behaviour().get("strangers", [])]
 
     def do_GET(self) -> None:
         if self.path == "/workers":
@@ -302,7 +306,7 @@ def main() -> None:
     if now.get("shm"):  # a file below /dev/shm, mapped as the engine's queues are
         with Path(now["shm"]).open("w+b") as file:
             file.truncate(4096)
-            counts["shm"] = mmap.mmap(file.fileno(), 4096)
+            kept.append(mmap.mmap(file.fileno(), 4096))
     stop = threading.Event()
     threading.Thread(target=follow_orders, args=(stop,), daemon=True).start()
     while time.monotonic() - BORN < behaviour().get("ready_after", 0):

@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from tests.guard.appliance import Appliance, running
+from guard.appliance import Appliance, running
 
 
 def test_start_serve_stop(tmp_path: Path) -> None:

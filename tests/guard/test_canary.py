@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
 from dsv4_pd.run.guard import canary, workers
-from dsv4_pd.run.guard.canary import Result
+from dsv4_pd.run.guard.canary import CanaryResult
 from dsv4_pd.run.guard.probes import Probes
-
-from tests.guard.appliance import Appliance
+from guard.appliance import Appliance
 
 CHOICES = {"choices": [{"text": "x", "finish_reason": "length"}]}
 ABORTED = {"choices": [{"text": "", "finish_reason": "abort"}]}
@@ -75,8 +74,8 @@ def answering(answers: Answers, folder: Path) -> Iterator[GuardConfig]:
         server.server_close()
 
 
-def send(answers: Answers, folder: Path, bound: float = 5.0) -> Result:
-    async def once(config: GuardConfig) -> Result:
+def send(answers: Answers, folder: Path, bound: float = 5.0) -> CanaryResult:
+    async def once(config: GuardConfig) -> CanaryResult:
         probes = Probes(None)
         try:
             return await canary.send(config, probes, bound)

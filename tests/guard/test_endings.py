@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dsv4_pd.run.guard import compilers, endings
@@ -71,7 +72,7 @@ def test_a_child_whose_parent_was_faster_is_named_without_a_signal() -> None:
 
 def test_a_lost_scheduler_is_told_with_its_signal() -> None:
     """From the process's end to the record that policy reads."""
-    watch, told = Watch("decode"), []
+    watch, told = Watch("decode"), list[Any]()
     watch.on_event("RUNNING", 1.0, os.getpid())
     processes = Processes(None, {"decode": watch}, told.append)  # type: ignore[arg-type]
     with child("sglang::scheduler", "time.sleep(60)") as process:

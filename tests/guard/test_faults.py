@@ -17,8 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from tests.guard.appliance import QUICK, ROOT, Appliance, running
+from guard.appliance import QUICK, ROOT, Appliance, running
 
 READY_BOUND, LEAVE_BOUND = 60.0, 2.0
 pytestmark = pytest.mark.slow  # three minutes in all: the faults of real time

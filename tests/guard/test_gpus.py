@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from dsv4_pd.host.read import read_facts
 from dsv4_pd.run.guard.gpus import FREE_BYTES, Gpus
-
-from tests.guard.appliance import QUICK, Appliance
+from guard.appliance import QUICK, Appliance
 
 HELD = 6 << 30
 HOLD = f"""

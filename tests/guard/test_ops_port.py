@@ -17,8 +17,8 @@ from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.run.ops import door, page, server
 from dsv4_pd.run.ops.door import Door
-
-from tests.guard.appliance import free_ports, running
+from guard.appliance import running
+from support.ports import free_ports
 
 
 class Load:

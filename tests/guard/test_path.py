@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dsv4_pd.run.guard.canary import Result
+from dsv4_pd.run.guard.canary import CanaryResult
 from dsv4_pd.run.guard.path_proof import ASKED_S, CONFIRMED_S, QUEUED_S, RETRY_S, PathProof
 from dsv4_pd.run.guard.states import Answer, Complaint, Observation, Remedy, RoleView
 
@@ -22,7 +22,7 @@ def seen(now: float, started: float = 10.0) -> Observation:
 
 def proved(at: float = 20.0) -> PathProof:
     path = PathProof(INTERVAL)
-    path.on_result(Result(at, 0.1, passed=True), at, busy=False)
+    path.on_result(CanaryResult(at, 0.1, passed=True), at, busy=False)
     return path
 
 
@@ -68,7 +68,7 @@ def test_a_canary_that_is_counted_long_after_it_was_given_up_is_still_ours() -> 
     path = proved(20)
     path.on_first_tokens(100, 21)
     path.on_sent(50)
-    path.on_result(Result(50, 10, confirmed=True, failure="link", unanswered=True), 60, busy=False)
+    path.on_result(CanaryResult(50, 10, confirmed=True, failure="link", unanswered=True), 60, busy=False)
     for at in range(60, 90):
         path.on_first_tokens(100, at)
     path.on_first_tokens(101, 90)
@@ -78,19 +78,19 @@ def test_a_canary_that_is_counted_long_after_it_was_given_up_is_still_ours() -> 
 def test_only_a_canary_clears_what_a_canary_found() -> None:
     path = proved(20)
     path.on_first_tokens(100, 21)
-    path.on_result(Result(50, 10, confirmed=True, failure="link"), 60, busy=False)
+    path.on_result(CanaryResult(50, 10, confirmed=True, failure="link"), 60, busy=False)
     path.on_first_tokens(140, 61)
     assert (path.view.failures, path.view.failure, path.view.proved) == (1, "link", 61)
-    path.on_result(Result(64, 10, confirmed=True, failure="link"), 74, busy=False)
+    path.on_result(CanaryResult(64, 10, confirmed=True, failure="link"), 74, busy=False)
     assert path.view.failures == 2
-    path.on_result(Result(80, 0.1, passed=True), 80, busy=False)
+    path.on_result(CanaryResult(80, 0.1, passed=True), 80, busy=False)
     assert path.view.failures == 0
 
 
 def test_a_strike_is_followed_up_at_once_and_not_at_the_next_interval() -> None:
     path = proved(20)
     path.on_sent(25)  # a fatal line asked for it
-    path.on_result(Result(25, 1, confirmed=True, failure="link"), 26, busy=False)
+    path.on_result(CanaryResult(25, 1, confirmed=True, failure="link"), 26, busy=False)
     assert path.due(seen(26 + CONFIRMED_S))
     assert 26 + CONFIRMED_S < 20 + INTERVAL
 
@@ -119,7 +119,7 @@ def test_a_fatal_line_asks_for_a_canary_once() -> None:
     assert not path.due(view)
     assert path.due(logged)
     path.on_sent(26)
-    path.on_result(Result(26, 0.1, passed=True), 26, busy=False)
+    path.on_result(CanaryResult(26, 0.1, passed=True), 26, busy=False)
     assert not path.due(replace(logged, now=40))
     again = replace(view.servers[1], complaint=Complaint(ROLE, "x", at=27))
     assert not path.due(replace(logged, now=30, servers=(view.servers[0], again))), "a flood of lines is one canary"
@@ -130,7 +130,7 @@ def test_while_answers_come_through_a_queued_canary_is_not_sent_again_at_once() 
     path = proved(20)
     path.on_first_tokens(1, 50)
     path.on_first_tokens(9, 55)
-    path.on_result(Result(56, 0.1, queued=True), 56, busy=True)
+    path.on_result(CanaryResult(56, 0.1, queued=True), 56, busy=True)
     assert not path.due(seen(56 + QUEUED_S - 0.1))
     assert path.due(seen(56 + QUEUED_S))
 
@@ -142,9 +142,9 @@ def test_while_answers_come_through_a_queued_canary_is_not_sent_again_at_once() 
 )
 def test_what_is_a_confirmed_failure(busy: bool, confirmed: bool, failures: int, pause: float) -> None:
     path = proved(20)
-    path.on_result(Result(60, 1.0, confirmed=confirmed, failure="link"), 61, busy=busy)
+    path.on_result(CanaryResult(60, 1.0, confirmed=confirmed, failure="link"), 61, busy=busy)
     assert (path.view.failures, path.view.failure) == (failures, "link")
     assert not path.due(seen(61 + pause - 0.1))
     assert path.due(seen(61 + pause))
-    path.on_result(Result(70, 0.1, passed=True), 70, busy=False)
+    path.on_result(CanaryResult(70, 0.1, passed=True), 70, busy=False)
     assert (path.view.failures, path.view.failure) == (0, "")

@@ -11,8 +11,7 @@ from typing import Any
 from dsv4_pd.run.guard.policy import next_state
 from dsv4_pd.run.guard.run import Guard
 from dsv4_pd.run.states import StateName
-
-from tests.guard.appliance import Appliance
+from guard.appliance import Appliance
 
 MEMORY: dict[str, Any] = {
     "charges": [10.0, 20.0, 30.0],

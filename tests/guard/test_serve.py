@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from dsv4_pd.plan import run_mark
 from dsv4_pd.run.supervision import rpc
-
-from tests.guard.appliance import QUICK, Appliance
+from guard.appliance import QUICK, Appliance
 
 PROGRAM = Path(__file__).with_name("foreground.py")
 pytestmark = pytest.mark.slow
@@ -40,9 +39,10 @@ class Served(Appliance):
         return self.wait(lambda: self.pid("guard") not in (0, old), seconds)
 
     def finish(self, seconds: float = 60) -> int:
-        assert self.process is not None
-        self.wait(lambda: self.process.poll() is not None, seconds)
-        return int(self.process.returncode)
+        process = self.process
+        assert process is not None
+        self.wait(lambda: process.poll() is not None, seconds)
+        return int(process.returncode)
 
     def story(self) -> str:
         return f"console:\n{self.said()[-3000:]}\n{super().story()}"

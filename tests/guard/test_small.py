@@ -23,8 +23,7 @@ from dsv4_pd.run.guard.states import Verdict
 from dsv4_pd.run.ops import server as ops
 from dsv4_pd.run.states import StateName
 from dsv4_pd.run.supervision import family
-
-from tests.guard.appliance import Appliance
+from guard.appliance import Appliance
 
 
 def test_listener_reads_supervisords_own_lines() -> None:

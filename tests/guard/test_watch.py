@@ -230,9 +230,9 @@ def test_an_older_guard_s_lines_with_the_first_words_inside_do_not_begin_a_start
     watch = running()
     watch.on_history(["[2026-11-29 15:20:11] Load weight begin."], 101.0)
     watch.on_history(["[2026-11-29 15:20:11] Receive: text='server_args='"], 101.0)
-    assert watch.phase is Phase.WEIGHTS
+    assert watch.phase == Phase.WEIGHTS.value
     watch.on_history(["[2026-11-29 15:20:11] server_args=ServerArgs(model_path='x')"], 101.0)
-    assert watch.phase is Phase.START
+    assert watch.phase == Phase.START.value
 
 
 def test_time_left_comes_from_the_last_good_start() -> None:

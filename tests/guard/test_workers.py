@@ -45,8 +45,8 @@ def test_the_list(found: list[Listed], strange: list[str], absent: list[str], sa
     listed = tuple(found)
     assert [one.id for one in workers.foreign(listed, PAIR)] == strange
     assert [server.name for server in workers.absent(listed, PAIR)] == absent
-    found = workers.mismatch(listed, PAIR)
-    assert said in found and bool(said) == bool(found)
+    mismatch = workers.mismatch(listed, PAIR)
+    assert said in mismatch and bool(said) == bool(mismatch)
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"workers": null}', '{"workers": [1]}', "<html>"])
@@ -193,7 +193,7 @@ def pair_behind(url: str, link_timeout: float) -> GuardConfig:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from tests.guard.appliance import QUICK, Appliance
+    from guard.appliance import QUICK, Appliance
 
     with TemporaryDirectory() as folder:
         return replace(Appliance(Path(folder), replace(QUICK, link_timeout=link_timeout)).config, router_url=url)

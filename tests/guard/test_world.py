@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 from dsv4_pd.plan.guard_config import ServerConfig
-from dsv4_pd.run.guard import abort, canary, hands, workers, world
-from dsv4_pd.run.guard.canary import Result
+from dsv4_pd.run.guard import abort, canary, hands, traffic, tree, workers
+from dsv4_pd.run.guard.canary import CanaryResult
 from dsv4_pd.run.guard.states import Act, Action, Answer
 from dsv4_pd.run.guard.world import TOKENS, World
-
-from tests.guard.appliance import Appliance
+from guard.appliance import Appliance
 
 
 class Probes:
@@ -112,9 +111,9 @@ def flights(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The bounds of the canaries that were sent."""
     bounds: list[float] = []
 
-    async def send(_: object, __: object, bound: float) -> Result:
+    async def send(_: object, __: object, bound: float) -> CanaryResult:
         bounds.append(bound)
-        return Result(time.monotonic(), 0.1, passed=True)
+        return CanaryResult(time.monotonic(), 0.1, passed=True)
 
     monkeypatch.setattr(canary, "send", send)
     return bounds
@@ -149,9 +148,9 @@ def test_a_canary_that_failed_over_a_pair_that_is_no_more_is_forgotten(
 ) -> None:
     seen, _ = seeing(tmp_path)
 
-    async def send(*_: object) -> Result:
+    async def send(*_: object) -> CanaryResult:
         seen.servers["decode"].on_event("EXITED", time.monotonic(), 0, "x")
-        return Result(time.monotonic(), 0.1, confirmed=True, failure="link")
+        return CanaryResult(time.monotonic(), 0.1, confirmed=True, failure="link")
 
     monkeypatch.setattr(canary, "send", send)
     run(seen._canary())
@@ -160,7 +159,7 @@ def test_a_canary_that_failed_over_a_pair_that_is_no_more_is_forgotten(
 
 def failed(seen: World, *, unanswered: bool = True) -> bool:
     """Whether a canary that was sent ten seconds ago and failed just now is excused."""
-    return seen._excused(Result(time.monotonic() - 10, 10, confirmed=True, failure="link", unanswered=unanswered))
+    return seen._excused(CanaryResult(time.monotonic() - 10, 10, confirmed=True, failure="link", unanswered=unanswered))
 
 
 def test_a_failed_canary_on_an_idle_pair_has_no_excuse(tmp_path: Path) -> None:
@@ -181,7 +180,7 @@ def test_a_compiler_within_its_bound_excuses_a_canary(tmp_path: Path) -> None:
 def test_others_that_cross_excuse_a_canary(tmp_path: Path) -> None:
     seen, probes = seeing(tmp_path)
     for count in (3.0, 4.0):
-        probes.samples = {world.traffic.CROSSED: count}
+        probes.samples = {traffic.CROSSED: count}
         run(seen._metrics(seen.config.servers[1]))
     assert failed(seen, unanswered=False)
 
@@ -206,10 +205,10 @@ def test_only_a_canary_that_waits_for_prefill_is_excused_by_its_tokens(
 
 def test_first_tokens_of_decode_refresh_the_proof_and_those_of_prefill_do_not(tmp_path: Path) -> None:
     seen, probes = seeing(tmp_path)
-    seen.path.on_result(Result(1.0, 0.1, passed=True), 1.0, busy=False)
+    seen.path.on_result(CanaryResult(1.0, 0.1, passed=True), 1.0, busy=False)
     for server, fresh in ((0, False), (1, True)):
         for count in (3.0, 9.0):
-            probes.samples = {world.traffic.CROSSED: count, "sglang:num_requests_total": count}
+            probes.samples = {traffic.CROSSED: count, "sglang:num_requests_total": count}
             run(seen._metrics(seen.config.servers[server]))
         assert (seen.path.view.proved != 1.0) is fresh
 
@@ -217,7 +216,7 @@ def test_first_tokens_of_decode_refresh_the_proof_and_those_of_prefill_do_not(tm
 def test_finished_requests_alone_refresh_nothing(tmp_path: Path) -> None:
     """The engine counts those that it aborted among them."""
     seen, probes = seeing(tmp_path)
-    seen.path.on_result(Result(1.0, 0.1, passed=True), 1.0, busy=False)
+    seen.path.on_result(CanaryResult(1.0, 0.1, passed=True), 1.0, busy=False)
     for count in (3.0, 9.0, 20.0):
         probes.samples = {"sglang:num_requests_total": count}
         run(seen._metrics(seen.config.servers[1]))
@@ -251,8 +250,8 @@ def test_an_abort_goes_to_the_server_that_was_named(tmp_path: Path, monkeypatch:
 
 def test_what_the_guard_ends_is_marked_before_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, probes = seeing(tmp_path)
-    monkeypatch.setattr(hands.tree, "kill_group", lambda _: None)
-    monkeypatch.setattr(hands.tree, "members", lambda _: frozenset[int]())
+    monkeypatch.setattr(tree, "kill_group", lambda _: None)
+    monkeypatch.setattr(tree, "members", lambda _: frozenset[int]())
     run(acting(seen, probes)._kill("decode"))
     seen.servers["decode"].on_event("EXITED", time.monotonic(), 0, "was ended by SIGKILL (likely out of memory)")
     assert "out of memory" not in seen.observe().servers[1].exit

@@ -8,17 +8,15 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import docker
 import pytest
-from docker.models.containers import Container
-from docker.models.images import Image
 from support.containers import ROOT, Runner
+from support.docker_sdk import Container, DockerClient, Image, docker
 
 VERSION = re.search(r'^version = "(.*)"', (ROOT / "entrypoint/pyproject.toml").read_text(), re.MULTILINE)
 
 
 @pytest.fixture(scope="session")
-def engine() -> docker.DockerClient:
+def engine() -> DockerClient:
     client = docker.from_env(timeout=600)
     try:
         client.ping()
@@ -34,7 +32,7 @@ def image_name() -> str:
 
 
 @pytest.fixture(scope="session")
-def image(engine: docker.DockerClient, image_name: str) -> Image:
+def image(engine: DockerClient, image_name: str) -> Image:
     try:
         return engine.images.get(image_name)
     except docker.errors.ImageNotFound:
@@ -42,7 +40,7 @@ def image(engine: docker.DockerClient, image_name: str) -> Image:
 
 
 @pytest.fixture
-def runner(engine: docker.DockerClient, image: Image) -> Iterator[Runner]:
+def runner(engine: DockerClient, image: Image) -> Iterator[Runner]:
     """Runs containers of the image and removes them, with their anonymous volumes, at the end."""
     started: list[Container] = []
     yield Runner(engine, image, started)

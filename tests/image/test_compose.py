@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import docker
 import pytest
 import yaml
-from docker.models.containers import Container
-from docker.models.images import Image
-from support.containers import ROOT, chat, free_ports, get_json, health_of, inside, sh, wait_for
+from support.containers import ROOT, chat, get_json, health_of, inside, sh, wait_for
+from support.docker_sdk import Container, Image, docker
+from support.ports import free_ports
 
 pytestmark = pytest.mark.docker
 KEY = "k3y-with-$igns-and 'quotes'"
@@ -25,7 +24,7 @@ class Stack:
     """The demo as compose runs it, and what was seen while it started."""
 
     project: str
-    environ: dict[str, str]
+    environ: dict[str, Any]
     api: str
     ops: str
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # (Docker's health, /status)

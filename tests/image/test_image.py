@@ -8,10 +8,9 @@ import shutil
 import tomllib
 from pathlib import Path
 
-import docker
 import pytest
-from docker.models.images import Image
 from support.containers import HARDENED, ROOT, Runner, sh
+from support.docker_sdk import DockerClient, Image, docker
 
 pytestmark = pytest.mark.docker
 BUDGET_BYTES = 8_500_000_000
@@ -46,7 +45,7 @@ def locked(lock: str, name: str) -> str:
     return found[1]
 
 
-def test_config_holds_no_secret_and_no_index(engine: docker.DockerClient, image: Image) -> None:
+def test_config_holds_no_secret_and_no_index(engine: DockerClient, image: Image) -> None:
     """What the build was handed (CA bundle, package index) left no trace in configuration or history."""
     text = json.dumps([image.attrs["Config"], [step["CreatedBy"] for step in engine.api.history(image.id)]])
     inputs = ROOT / "build/image-inputs/index"

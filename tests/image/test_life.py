@@ -5,16 +5,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 
-import docker
 import pytest
-from docker.models.volumes import Volume
-from support.containers import HARDENED, Runner, chat, free_ports, get_json, inside, wait_for, wait_healthy
+from support.containers import HARDENED, Runner, chat, get_json, inside, wait_for, wait_healthy
+from support.docker_sdk import DockerClient, Volume
+from support.ports import free_ports
 
 pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-def volumes(engine: docker.DockerClient) -> Iterator[dict[str, Volume]]:
+def volumes(engine: DockerClient) -> Iterator[dict[str, Volume]]:
     made = {name: engine.volumes.create(f"dsv4-test-{name}-{uuid.uuid4().hex[:8]}") for name in ("cache", "state")}
     yield made
     for volume in made.values():

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
-from docker.models.images import Image
-from support.containers import HARDENED, ROOT, free_ports, inside, sh, wait_for, wait_healthy
+from support.containers import HARDENED, ROOT, inside, sh, wait_for, wait_healthy
+from support.docker_sdk import DockerClient, Image, docker
+from support.ports import free_ports
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 BASE = "debian:bookworm-slim"
@@ -73,7 +73,7 @@ def engine_path() -> str:
 
 
 @pytest.fixture(scope="module")
-def new_host(tmp_path_factory: pytest.TempPathFactory, registry: Registry) -> Iterator[docker.DockerClient]:
+def new_host(tmp_path_factory: pytest.TempPathFactory, registry: Registry) -> Iterator[DockerClient]:
     """A second daemon with an empty store, in a network of its own with the registry on its loopback.
 
     It must not share the first one's network: a daemon without a bridge deletes docker0 when it starts. Its
@@ -95,7 +95,7 @@ def new_host(tmp_path_factory: pytest.TempPathFactory, registry: Registry) -> It
     shutil.rmtree(root, ignore_errors=True)
 
 
-def connect(socket: str) -> docker.DockerClient | None:
+def connect(socket: str) -> DockerClient | None:
     try:
         return docker.DockerClient(socket, timeout=600)
     except (docker.errors.DockerException, OSError):
@@ -103,7 +103,7 @@ def connect(socket: str) -> docker.DockerClient | None:
 
 
 def test_push_then_pull_by_digest_and_serve(
-    engine: docker.DockerClient, image: Image, registry: Registry, new_host: docker.DockerClient
+    engine: DockerClient, image: Image, registry: Registry, new_host: DockerClient
 ) -> None:
     name = f"{registry.address}/dsv4-pd:test"
     image.tag(name)
@@ -128,20 +128,20 @@ def test_push_then_pull_by_digest_and_serve(
         container.remove(force=True)
 
 
-def test_bundle_loads_on_a_host_without_a_registry(
-    engine: docker.DockerClient, new_host: docker.DockerClient, scratch: Path
-) -> None:
+def test_bundle_loads_on_a_host_without_a_registry(engine: DockerClient, new_host: DockerClient, scratch: Path) -> None:
     """Tried with a small image, because the scripts do not care which one they carry."""
     engine.images.get(BASE).tag("dsv4-bundle", "1")
     bundle = Path(sh(str(ROOT / "docker/bundle.sh"), "dsv4-bundle:1", str(scratch)).strip())
     engine.images.remove("dsv4-bundle:1")
-    host = {"DOCKER_HOST": f"unix://{new_host.api.get_adapter('http+docker://').socket_path}"}
-    said = sh(str(bundle / "install.sh"), **host)
+    host = f"unix://{new_host.api.get_adapter('http+docker://').socket_path}"
+    said = sh(str(bundle / "install.sh"), DOCKER_HOST=host)
     assert "loaded dsv4-bundle:1" in said
     assert new_host.images.get("dsv4-bundle:1")
     assert "DSV4_IMAGE=dsv4-bundle:1" in (bundle / ".env").read_text()
 
     (bundle / "compose.yaml").write_text("changed")
-    done = subprocess.run([bundle / "install.sh"], capture_output=True, text=True, env={**os.environ, **host})
+    done = subprocess.run(
+        [bundle / "install.sh"], capture_output=True, text=True, env={**os.environ, "DOCKER_HOST": host}
+    )
     assert done.returncode == 1
     assert "a file differs from SHA256SUMS" in done.stderr

@@ -22,9 +22,9 @@ import pytest
 from dsv4_pd.run.guard import traffic, tree
 from dsv4_pd.run.guard.probes import samples
 from dsv4_pd.run.guard.world import TOKENS
-from support.pair import VENVS, Pair, free_ports
-
-from tests.guard import appliance as stubs
+from guard import appliance as stubs
+from support.pair import VENVS, Pair
+from support.ports import free_ports
 
 pytestmark = [pytest.mark.pair, pytest.mark.slow]
 

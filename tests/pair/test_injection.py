@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from guard.test_signatures import FATAL
 from support.appliance import Appliance
-
-from tests.guard.test_signatures import FATAL
 
 pytestmark = [pytest.mark.pair, pytest.mark.slow]
 

@@ -175,9 +175,12 @@ def test_a_dead_scheduler_is_noticed_before_the_engine_does(appliance: Appliance
     os.kill(scheduler(appliance, "decode"), signal.SIGKILL)
     appliance.wait_until(lambda: appliance.state() != "READY", "leaving READY", 30)
     said: set[str] = set()
-    appliance.wait_until(
-        lambda: said.add(appliance.health().get("reason", "")) or appliance.state() == "READY", "READY"
-    )
+
+    def back() -> bool:
+        said.add(appliance.health().get("reason", ""))
+        return appliance.state() == "READY"
+
+    appliance.wait_until(back, "READY")
     assert all("decode: its scheduler was ended by SIGKILL" in reason for reason in said if "recovering" in reason), (
         said
     )

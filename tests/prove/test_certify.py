@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from dsv4_pd.verify import catalogue, reference
-from dsv4_pd.verify.base import Verdict
+from dsv4_pd.verify.base import Outcome
 from dsv4_pd.verify.run import run
 from prove.conftest import KEY, subject
 from prove.front import Passing, front
@@ -191,9 +191,9 @@ def test_breakage_fails_the_right_check(appliance: Appliance, name: str) -> None
     with front(target, **{"before" if where == "before" else "after": change}) as url:
         seen = subject(appliance, **{"ops" if where == "ops" else "api": url})
         answers = {a.check.name: a.result for a in run(catalogue.chosen((check, *healthy), ()), seen, lambda _: None)}
-    assert answers[check].verdict is Verdict.FAIL, answers[check]
+    assert answers[check].verdict is Outcome.FAIL, answers[check]
     assert answers[check].next_step
-    assert {name: answers[name].verdict for name in healthy} == dict.fromkeys(healthy, Verdict.PASS), answers
+    assert {name: answers[name].verdict for name in healthy} == dict.fromkeys(healthy, Outcome.PASS), answers
 
 
 @pytest.fixture(scope="module")
@@ -232,9 +232,9 @@ def test_compile_on_disk_is_counted(appliance: Appliance) -> None:
     try:
         check = catalogue.chosen(("compiles",), ())[0]
         begun = time.monotonic()
-        while (result := check.run(subject(appliance))).verdict is not Verdict.FAIL and time.monotonic() - begun < 40:
+        while (result := check.run(subject(appliance))).verdict is not Outcome.FAIL and time.monotonic() - begun < 40:
             time.sleep(1)
-        assert result.verdict is Verdict.FAIL and "1 shared_object" in result.evidence
+        assert result.verdict is Outcome.FAIL and "1 shared_object" in result.evidence
     finally:
         made.unlink()
 

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from dsv4_pd.verify import catalogue
-from dsv4_pd.verify.base import Verdict
+from dsv4_pd.verify.base import Outcome
 from prove.conftest import subject
-from support.appliance import Appliance, free_ports
+from support.appliance import Appliance
+from support.ports import free_ports
 
 MONITORING = ROOT / "config" / "monitoring"
 needs_prometheus = pytest.mark.skipif(
@@ -151,7 +152,7 @@ def test_alert_fires_when_decode_is_killed(appliance: Appliance, prometheus: str
 @needs_prometheus
 def test_verify_tells_of_the_restart(appliance: Appliance) -> None:
     result = catalogue.chosen(("programs",), ())[0].run(subject(appliance))
-    assert result.verdict is Verdict.FAIL and "decode 1 times" in result.evidence
+    assert result.verdict is Outcome.FAIL and "decode 1 times" in result.evidence
 
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool: apt-get install prometheus")

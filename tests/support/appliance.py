@@ -18,6 +18,8 @@ from typing import Any, Self
 from conftest import VENVS
 from dsv4_pd.run.supervision import sweep
 
+from support.ports import free_ports
+
 PORTS = ("DSV4_PORT", "DSV4_OPS_PORT", "DSV4_PREFILL_PORT", "DSV4_DECODE_PORT", "DSV4_BOOTSTRAP_PORT",
          "DSV4_PREFILL_NCCL_PORT", "DSV4_DECODE_NCCL_PORT", "DSV4_ROUTER_METRICS_PORT")  # fmt: skip
 START_S = float(os.environ.get("TEST_START_TIMEOUT_S", "420"))  # 30 s on two idle cores
@@ -148,17 +150,6 @@ class Appliance:
         """Processes and listening ports of this appliance that are still there."""
         left = [f"process {pid}: {Path(f'/proc/{pid}/cmdline').read_bytes()!r}" for pid in self.pids()]
         return left + [f"port {name}" for name, port in self.ports.items() if _listens(port)]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    for item in sockets:
-        item.bind(("127.0.0.1", 0))
-    numbers = [item.getsockname()[1] for item in sockets]
-    for item in sockets:
-        item.close()
-    return numbers
 
 
 def _listens(port: int) -> bool:

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
-from support.appliance import free_ports
+from support.ports import free_ports
 
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
 
@@ -30,7 +30,7 @@ class Browser:
             [driver, f"--port={self._base.rsplit(':', 1)[1]}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         flags = [*_FLAGS, f"--user-data-dir={self._folder / 'profile'}"]
-        options = {"args": flags, "binary": shutil.which("chromium"), "prefs": {}}
+        options: dict[str, Any] = {"args": flags, "binary": shutil.which("chromium"), "prefs": {}}
         wanted = {
             "capabilities": {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 import urllib.error
@@ -13,9 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import docker
-from docker.models.containers import Container
-from docker.models.images import Image
+from support.docker_sdk import Container, DockerClient, Image
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = float(os.environ.get("TEST_START_TIMEOUT_S", "420"))  # 40 s on two idle cores
@@ -25,7 +22,7 @@ HARDENED: dict[str, Any] = {"read_only": True, "tmpfs": {"/tmp": "", "/run": ""}
 class Runner:
     """Containers of one image."""
 
-    def __init__(self, engine: docker.DockerClient, image: Image, started: list[Container]) -> None:
+    def __init__(self, engine: DockerClient, image: Image, started: list[Container]) -> None:
         self._engine = engine
         self._image = image
         self._started = started
@@ -103,15 +100,7 @@ def inside(container: Container, script: str, user: str = "") -> str:
     return str(output.decode())
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(sock.getsockname()[1]) for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
-
-
-def sh(*argv: str, timeout_s: float = 900, **environ: str) -> str:
+def sh(*argv: str, timeout_s: float = 900, **environ: Any) -> str:
     """A command's output; it must succeed."""
     done = subprocess.run(
         argv, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT, env={**os.environ, **environ}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -16,6 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from dsv4_pd.run.guard import tree
+
+from support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 VENVS = Path(os.environ.get("TEST_VENVS", ROOT / ".venvs")).resolve()
@@ -38,16 +39,6 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
 }
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
 
 
 class Pair:

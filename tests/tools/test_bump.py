@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bump import __main__ as program
 from bump import checks, lines, needs, parsers, report
-from bump.checks import Finding, Verdict
+from bump.checks import Difference, Fit
 from bump.source import Sources, digest
 from conftest import VENVS
 from dsv4_hooks.engine import ENGINE_VERSION
@@ -34,7 +34,7 @@ def engine(tmp_path: Path) -> Make:
     return make
 
 
-def verdicts(findings: Iterable[Finding]) -> dict[str, Verdict]:
+def verdicts(findings: Iterable[Difference]) -> dict[str, Fit]:
     return {finding.subject: finding.verdict for finding in findings}
 
 
@@ -48,17 +48,17 @@ HOOK = Hook("x", "sglang.a.Server.handle", ("self", "request"), never)
 @pytest.mark.parametrize(
     ("text", "verdict", "note"),
     [
-        ("class Server:\n    def handle(self, request): ...", Verdict.FITS, ""),
-        ("class Base:\n    async def handle(self, request): ...\nclass Server(Base): ...", Verdict.FITS, ""),
-        ("try:\n    from .b import Server\nexcept ImportError:\n    Server = None", Verdict.FITS, ""),
-        ("from sglang.b import *", Verdict.FITS, ""),
-        ("class Server:\n    def handle(self, request, raw): ...", Verdict.GONE, "takes self, request, raw; expected"),
-        ("class Server:\n    def serve(self, request): ...", Verdict.GONE, "no such function"),
-        ("class Server:\n    handle = None", Verdict.GONE, "no such function"),
-        ("", Verdict.GONE, "no such function"),
+        ("class Server:\n    def handle(self, request): ...", Fit.FITS, ""),
+        ("class Base:\n    async def handle(self, request): ...\nclass Server(Base): ...", Fit.FITS, ""),
+        ("try:\n    from .b import Server\nexcept ImportError:\n    Server = None", Fit.FITS, ""),
+        ("from sglang.b import *", Fit.FITS, ""),
+        ("class Server:\n    def handle(self, request, raw): ...", Fit.GONE, "takes self, request, raw; expected"),
+        ("class Server:\n    def serve(self, request): ...", Fit.GONE, "no such function"),
+        ("class Server:\n    handle = None", Fit.GONE, "no such function"),
+        ("", Fit.GONE, "no such function"),
     ],
 )
-def test_hooks(engine: Make, text: str, verdict: Verdict, note: str) -> None:
+def test_hooks(engine: Make, text: str, verdict: Fit, note: str) -> None:
     made = engine(a=text, b="class Server:\n    def handle(self, request): ...")
     (found,) = checks.hooks([HOOK], made)
     assert found.verdict is verdict
@@ -69,14 +69,14 @@ def test_imports_and_what_another_package_brings(engine: Make) -> None:
     made = engine(a="from fastapi import HTTPException\nimport os\nLIMIT: int = 3")
     wanted = {"sglang.a.HTTPException": "x.py", "sglang.a.LIMIT": "x.py", "sglang.a.Gone": "y.py", "sglang.c": "z.py"}
     found = list(checks.imports(wanted, made))
-    gone = {finding.subject: finding.note for finding in found if finding.verdict is Verdict.GONE}
+    gone = {finding.subject: finding.note for finding in found if finding.verdict is Fit.GONE}
     assert gone == {"sglang.a.Gone": "needed by y.py", "sglang.c": "needed by z.py"}
 
 
 def test_fields(engine: Make) -> None:
     made = engine(io="class Request:\n    text: str = ''\n    rid = None")
     found = verdicts(checks.fields("sglang.io.Request", ("text", "rid"), made))
-    assert found == {"sglang.io.Request.text": Verdict.FITS, "sglang.io.Request.rid": Verdict.GONE}
+    assert found == {"sglang.io.Request.text": Fit.FITS, "sglang.io.Request.rid": Fit.GONE}
 
 
 def test_flags_of_the_engine(engine: Make) -> None:
@@ -98,17 +98,17 @@ class Serving:
     wanted = ("--host", "--tp", "--gone", "--disable-cuda-graph")
     found = verdicts(checks.flags("flags", wanted, declared, deprecated))
     assert found == {
-        "--host": Verdict.FITS,
-        "--tp": Verdict.FITS,
-        "--gone": Verdict.GONE,
-        "--disable-cuda-graph": Verdict.CHANGED,
+        "--host": Fit.FITS,
+        "--tp": Fit.FITS,
+        "--gone": Fit.GONE,
+        "--disable-cuda-graph": Fit.CHANGED,
     }
 
 
 def test_values_of_flags(engine: Make) -> None:
     made = engine(choices="BACKENDS = ['mooncake', 'nixl']")
     found = verdicts(checks.choices({"--backend": {"nixl", "fake"}}, made))
-    assert found == {"--backend nixl": Verdict.FITS, "--backend fake": Verdict.GONE}
+    assert found == {"--backend nixl": Fit.FITS, "--backend fake": Fit.GONE}
 
 
 LOGS = """
@@ -135,12 +135,12 @@ raise RuntimeError("KV layout mismatch")
 def test_log_lines(engine: Make, entry: dict[str, str], gone: list[str]) -> None:
     made = engine(logs=LOGS)
     found = verdicts(checks.log_lines([entry], {}, made))
-    assert [subject for subject, verdict in found.items() if verdict is Verdict.GONE] == gone
+    assert [subject for subject, verdict in found.items() if verdict is Fit.GONE] == gone
 
 
 def test_a_line_that_others_write_is_not_looked_for(engine: Make) -> None:
     (found,) = checks.log_lines([{"text": "CUDA error: x"}], {"CUDA error: ": "torch"}, engine())
-    assert (found.verdict, found.note) == (Verdict.OUTSIDE, "torch")
+    assert (found.verdict, found.note) == (Fit.OUTSIDE, "torch")
 
 
 def test_messages_that_are_reworded(engine: Make) -> None:
@@ -154,9 +154,9 @@ def test_messages_that_are_reworded(engine: Make) -> None:
     ]
     found = verdicts(checks.messages(patterns, made))
     assert found == {
-        "KVTransferError … timed out after": Verdict.GONE,
-        "bootstrap failed for request": Verdict.GONE,
-        "handshake failed for request": Verdict.FITS,
+        "KVTransferError … timed out after": Fit.GONE,
+        "bootstrap failed for request": Fit.GONE,
+        "handshake failed for request": Fit.FITS,
     }
 
 
@@ -164,25 +164,25 @@ def test_metrics_with_what_the_client_library_appends(engine: Make) -> None:
     made = engine(m="Counter(name='sglang:tokens')\nHistogram(name='sglang:seconds')\nCounter('sglang:named_total')")
     names = ("sglang:tokens_total", "sglang:seconds_bucket", "sglang:named_total", "sglang:gone_total")
     found = verdicts(checks.metrics(names, made))
-    assert [name for name, verdict in found.items() if verdict is Verdict.GONE] == ["sglang:gone_total"]
+    assert [name for name, verdict in found.items() if verdict is Fit.GONE] == ["sglang:gone_total"]
 
 
 def test_variables(engine: Make) -> None:
     made = engine(srt__environ="class Envs:\n    SGLANG_A = EnvBool(False)", n="os.getenv('SGLANG_B')")
     found = verdicts(checks.variables(("SGLANG_A", "SGLANG_B", "SGLANG_C"), made))
-    assert [name for name, verdict in found.items() if verdict is Verdict.GONE] == ["SGLANG_C"]
+    assert [name for name, verdict in found.items() if verdict is Fit.GONE] == ["SGLANG_C"]
 
 
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
-        ("def sums(a):\n    return a * 2", Verdict.FITS),
-        ("def sums(a):\n    'now with words'\n    return (a*2)  # as before", Verdict.FITS),
-        ("def sums(a):\n    return a * 3", Verdict.CHANGED),
-        ("def other(a): ...", Verdict.GONE),
+        ("def sums(a):\n    return a * 2", Fit.FITS),
+        ("def sums(a):\n    'now with words'\n    return (a*2)  # as before", Fit.FITS),
+        ("def sums(a):\n    return a * 3", Fit.CHANGED),
+        ("def other(a): ...", Fit.GONE),
     ],
 )
-def test_code_that_ours_repeats(engine: Make, tmp_path: Path, text: str, verdict: Verdict) -> None:
+def test_code_that_ours_repeats(engine: Make, tmp_path: Path, text: str, verdict: Fit) -> None:
     made = engine(m=text)
     pinned = Sources(tmp_path / "pinned")
     (tmp_path / "pinned/sglang").mkdir(parents=True)
@@ -194,8 +194,8 @@ def test_code_that_ours_repeats(engine: Make, tmp_path: Path, text: str, verdict
 
 
 def test_the_page_lists_what_breaks_first() -> None:
-    findings = [Finding("hooks", "a", Verdict.FITS), Finding("hooks", "b", Verdict.GONE, "no such function")]
-    page = report.render("0.0.2", "0.0.1", [*findings, Finding("metrics", "c", Verdict.CHANGED)])
+    findings = [Difference("hooks", "a", Fit.FITS), Difference("hooks", "b", Fit.GONE, "no such function")]
+    page = report.render("0.0.2", "0.0.1", [*findings, Difference("metrics", "c", Fit.CHANGED)])
     assert "| hooks | 2 | 1 | 0 | 0 |" in page
     assert page.index("- hooks: `b`: no such function") < page.index("- metrics: `c`")
     assert "`a`" not in page
@@ -244,9 +244,9 @@ def test_the_pinned_engine_fits() -> None:
     """All of its sources are read: about forty seconds."""
     engine = Sources(program.folder_of(VENVS / "engine/bin/python"))
     found = list(program.of_engine(engine))
-    assert [finding for finding in found if finding.verdict in (Verdict.GONE, Verdict.CHANGED)] == []
+    assert [finding for finding in found if finding.verdict in (Fit.GONE, Fit.CHANGED)] == []
     areas = Counter(finding.area for finding in found)
     assert {area: count for area, count in areas.items() if count < 4} == {}, "a need that is no longer gathered"
     assert len(areas) == 11
     routers = list(program.of_routers(VENVS / "router/bin/python", VENVS / "smg/bin/python"))
-    assert [finding for finding in routers if finding.verdict is not Verdict.FITS] == []
+    assert [finding for finding in routers if finding.verdict is not Fit.FITS] == []

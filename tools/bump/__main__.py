@@ -21,7 +21,7 @@ from dsv4_kernels.sglang_plugin import table as kernels
 from dsv4_pd.plan import owned_flags
 
 from bump import checks, needs, parsers, report
-from bump.checks import Finding, Verdict
+from bump.checks import Difference, Fit
 from bump.source import Sources
 
 PINNED = Path(__file__).with_name("pinned.json")
@@ -49,7 +49,7 @@ def main() -> int:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(text, encoding="utf-8")
     print(text)
-    return int(any(finding.verdict is Verdict.GONE for finding in findings))
+    return int(any(finding.verdict is Fit.GONE for finding in findings))
 
 
 def _options() -> argparse.Namespace:
@@ -82,7 +82,7 @@ def version_of(root: Path, name: str) -> str:
     return found[0]
 
 
-def of_engine(engine: Sources) -> Iterator[Finding]:
+def of_engine(engine: Sources) -> Iterator[Difference]:
     """Everything that is looked for in SGLang."""
     planned = needs.plans()
     given = needs.server_flags(planned)
@@ -114,7 +114,7 @@ def watched() -> list[dict[str, str]]:
     return [*needs.watched(), *targets]
 
 
-def of_routers(router: Path | None, smg: Path | None) -> Iterator[Finding]:
+def of_routers(router: Path | None, smg: Path | None) -> Iterator[Difference]:
     """Flags of the routers whose sources were given."""
     planned = needs.plans()
     folders = {"sglang-router": (router, "sglang_router"), "smg": (smg, "smg")}

@@ -17,7 +17,7 @@ from bump.source import Function, Sources
 _SUFFIXES = ("_total", "_count", "_sum", "_bucket")  # added by the Prometheus client
 
 
-class Verdict(Enum):
+class Fit(Enum):
     """gone: it would break · changed: read it again · outside: not the engine's, so not looked for · fits."""
 
     GONE = "gone"
@@ -27,25 +27,25 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Difference:
     """area: a heading of the report · subject: what was looked for · note: what was found, or why it matters."""
 
     area: str
     subject: str
-    verdict: Verdict
+    verdict: Fit
     note: str = ""
 
 
-def _there(area: str, subject: str, there: bool, note: str = "") -> Finding:
-    return Finding(area, subject, Verdict.FITS if there else Verdict.GONE, note)
+def _there(area: str, subject: str, there: bool, note: str = "") -> Difference:
+    return Difference(area, subject, Fit.FITS if there else Fit.GONE, note)
 
 
-def hooks(tables: Iterable[Hook], engine: Sources) -> Iterator[Finding]:
+def hooks(tables: Iterable[Hook], engine: Sources) -> Iterator[Difference]:
     """The target is a function with exactly the parameters of the table."""
     for hook in tables:
         node = engine.find(hook.target)
         if not isinstance(node, Function):
-            yield Finding("hooks", hook.target, Verdict.GONE, "no such function")
+            yield Difference("hooks", hook.target, Fit.GONE, "no such function")
             continue
         found = source.parameters(node)
         yield _there(
@@ -54,13 +54,13 @@ def hooks(tables: Iterable[Hook], engine: Sources) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def imports(paths: Mapping[str, str], engine: Sources) -> Iterator[Finding]:
+def imports(paths: Mapping[str, str], engine: Sources) -> Iterator[Difference]:
     """Every name that our code imports from the engine, and for which file."""
     for path, file in sorted(paths.items()):
         yield _there("imports", path, engine.find(path) is not None, f"needed by {file}")
 
 
-def fields(owner: str, names: Iterable[str], engine: Sources) -> Iterator[Finding]:
+def fields(owner: str, names: Iterable[str], engine: Sources) -> Iterator[Difference]:
     """Fields of the engine's request that the gate's rules read."""
     node = engine.find(owner)
     found = source.fields(node) if node else set()
@@ -68,25 +68,27 @@ def fields(owner: str, names: Iterable[str], engine: Sources) -> Iterator[Findin
         yield _there("request fields", f"{owner}.{name}", name in found)
 
 
-def flags(area: str, wanted: Iterable[str], declared: set[str], deprecated: Iterable[str] = ()) -> Iterator[Finding]:
+def flags(area: str, wanted: Iterable[str], declared: set[str], deprecated: Iterable[str] = ()) -> Iterator[Difference]:
     """Flags by name; argparse's unique prefixes count, as they do for a person."""
     for flag in sorted(wanted):
         if flag in set(deprecated):
-            yield Finding(area, flag, Verdict.CHANGED, "deprecated")
+            yield Difference(area, flag, Fit.CHANGED, "deprecated")
         else:
             prefixed = sorted(name for name in declared if name.startswith(flag))
             note = f"as a prefix of {', '.join(prefixed[:3])}" if flag not in declared and prefixed else ""
             yield _there(area, flag, bool(prefixed), note)
 
 
-def choices(values: Mapping[str, Iterable[str]], engine: Sources) -> Iterator[Finding]:
+def choices(values: Mapping[str, Iterable[str]], engine: Sources) -> Iterator[Difference]:
     """Words that we pass where the engine has a list of its own."""
     for flag, words in sorted(values.items()):
         for word in sorted(words):
             yield _there("values of flags", f"{flag} {word}", word in engine.texts)
 
 
-def log_lines(entries: Iterable[Mapping[str, Any]], outside: Mapping[str, str], engine: Sources) -> Iterator[Finding]:
+def log_lines(
+    entries: Iterable[Mapping[str, Any]], outside: Mapping[str, str], engine: Sources
+) -> Iterator[Difference]:
     """Signatures: a text, or each alternative of a regular expression."""
     for entry in entries:
         alternatives = lines.pieces_of_regex(entry["regex"]) if "regex" in entry else [(entry["text"],)]
@@ -94,12 +96,12 @@ def log_lines(entries: Iterable[Mapping[str, Any]], outside: Mapping[str, str], 
             subject = " … ".join(pieces)
             elsewhere = next((who for start, who in outside.items() if subject.startswith(start)), None)
             if elsewhere:
-                yield Finding("log lines", subject, Verdict.OUTSIDE, elsewhere)
+                yield Difference("log lines", subject, Fit.OUTSIDE, elsewhere)
             else:
                 yield _there("log lines", subject, lines.is_written(pieces, engine.texts))
 
 
-def messages(patterns: Iterable[re.Pattern[str]], engine: Sources) -> Iterator[Finding]:
+def messages(patterns: Iterable[re.Pattern[str]], engine: Sources) -> Iterator[Difference]:
     """The engine's exceptions that the gate rewords."""
     for pattern in patterns:
         for pieces in lines.pieces_of_regex(pattern.pattern):
@@ -115,30 +117,30 @@ def _is_class(name: str, engine: Sources) -> bool:
     return engine.find(f"sglang.srt.disaggregation.utils.{name}") is not None
 
 
-def metrics(names: Iterable[str], engine: Sources) -> Iterator[Finding]:
+def metrics(names: Iterable[str], engine: Sources) -> Iterator[Difference]:
     """Metric names, without what the client library appends."""
     for name in sorted(names):
         bare = [name, *(name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix))]
         yield _there("metrics", name, any(one in engine.texts for one in bare))
 
 
-def variables(names: Iterable[str], engine: Sources) -> Iterator[Finding]:
+def variables(names: Iterable[str], engine: Sources) -> Iterator[Difference]:
     """Environment variables: in the engine's register, or read by name."""
     for name in sorted(names):
         registered = engine.find(f"sglang.srt.environ.Envs.{name}") is not None
         yield _there("environment", name, registered or name in engine.texts)
 
 
-def watched(entries: Iterable[Mapping[str, str]], pinned: Mapping[str, str], engine: Sources) -> Iterator[Finding]:
+def watched(entries: Iterable[Mapping[str, str]], pinned: Mapping[str, str], engine: Sources) -> Iterator[Difference]:
     """Code that ours repeats: there, and the same as in the engine that we pin."""
     for entry in entries:
         name, why = entry["name"], entry["why"]
         node = engine.find(name)
         if node is None:
-            yield Finding("code that ours repeats", name, Verdict.GONE, why)
+            yield Difference("code that ours repeats", name, Fit.GONE, why)
         else:
             same = source.digest(node) == pinned.get(name)
-            yield Finding("code that ours repeats", name, Verdict.FITS if same else Verdict.CHANGED, why)
+            yield Difference("code that ours repeats", name, Fit.FITS if same else Fit.CHANGED, why)
 
 
 def digests(names: Iterable[str], engine: Sources) -> dict[str, str]:

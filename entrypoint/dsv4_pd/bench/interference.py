@@ -18,7 +18,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Disturbance:
     """Steady streams, and long prompts one after another among them."""
 
     streams: int
@@ -43,7 +43,7 @@ class Plan:
         )
 
 
-def measure(plan: Plan, target: Target, tell: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+def measure(plan: Disturbance, target: Target, tell: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """Run both loads; the intruders wait until the streams have run alone for a while."""
     with tempfile.TemporaryDirectory(prefix="dsv4-bench-") as name:
         start, go = Path(name) / "start", Path(name) / "go"

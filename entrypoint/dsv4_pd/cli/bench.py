@@ -174,7 +174,7 @@ def write_report(files: tuple[Path, ...], out: Path) -> None:
 
 
 def _interference(given: Mapping[str, Any], status: dict[str, Any], target: Target, label: str | None) -> Run:
-    plan = interference.Plan(
+    plan = interference.Disturbance(
         streams=given["streams"],
         stream_input=64,
         stream_output=given["stream_output"],

@@ -21,10 +21,10 @@ from dsv4_pd.client.child import started
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.verify import catalogue, launches
-from dsv4_pd.verify.base import Local, Options, Subject, Verdict
-from dsv4_pd.verify.run import Answer, receipt, run, verdict
+from dsv4_pd.verify.base import Local, Options, Outcome, Subject
+from dsv4_pd.verify.run import CheckRun, receipt, run, verdict
 
-_MARKS = {Verdict.PASS: ("pass", "green"), Verdict.FAIL: ("FAIL", "bold red"), Verdict.SKIP: ("skip", "yellow")}
+_MARKS = {Outcome.PASS: ("pass", "green"), Outcome.FAIL: ("FAIL", "bold red"), Outcome.SKIP: ("skip", "yellow")}
 _names = click.Choice(catalogue.NAMES)
 
 
@@ -72,11 +72,11 @@ def command(**given: Any) -> int:
     if given["receipt_file"]:
         given["receipt_file"].write_text(json.dumps(paper, indent=1) + "\n", encoding="utf-8")
     _close(paper, given, rounds)
-    skips = given["strict"] and any(a.result.verdict is Verdict.SKIP for answers in rounds for a in answers)
-    return int(verdict(rounds) is not Verdict.PASS or skips)
+    skips = given["strict"] and any(a.result.verdict is Outcome.SKIP for answers in rounds for a in answers)
+    return int(verdict(rounds) is not Outcome.PASS or skips)
 
 
-def _launches(given: Mapping[str, Any]) -> tuple[list[tuple[Answer, ...]], dict[str, Any], str]:
+def _launches(given: Mapping[str, Any]) -> tuple[list[tuple[CheckRun, ...]], dict[str, Any], str]:
     """Verify the running appliance, restarted between the rounds."""
     ops = Ops(given["url"])
     if given["count"] > 1 and not given["restart_command"]:
@@ -89,9 +89,9 @@ def _launches(given: Mapping[str, Any]) -> tuple[list[tuple[Answer, ...]], dict[
     return rounds, ops.status(), ops.url
 
 
-def _own_launches(given: Mapping[str, Any]) -> tuple[list[tuple[Answer, ...]], dict[str, Any], str]:
+def _own_launches(given: Mapping[str, Any]) -> tuple[list[tuple[CheckRun, ...]], dict[str, Any], str]:
     """Start, verify, stop, as often as asked."""
-    rounds: list[tuple[Answer, ...]] = []
+    rounds: list[tuple[CheckRun, ...]] = []
     status: dict[str, Any] = {}
     for number in range(given["count"]):
         with started({}) as running:
@@ -101,7 +101,7 @@ def _own_launches(given: Mapping[str, Any]) -> tuple[list[tuple[Answer, ...]], d
     return rounds, status, "an appliance started for this"
 
 
-def _round(ops: Ops, given: Mapping[str, Any], number: int) -> tuple[Answer, ...]:
+def _round(ops: Ops, given: Mapping[str, Any], number: int) -> tuple[CheckRun, ...]:
     """One launch's checks, reported as they finish."""
     terminal = Console(highlight=False, stderr=given["as_json"])
     if given["count"] > 1:
@@ -162,22 +162,22 @@ def _local(status: Mapping[str, Any], about: Mapping[str, Any]) -> Local | None:
     return Local(Path("/"), folder, Path(state) if state else None)
 
 
-def _tell(terminal: Console, answer: Answer) -> None:
+def _tell(terminal: Console, answer: CheckRun) -> None:
     word, style = _MARKS[answer.result.verdict]
     line = Text.assemble((word, style), f"  {answer.check.title:<34}", (f"{answer.seconds:7.2f} s  ", "dim"))
     terminal.print(line, Text(answer.result.evidence), sep="", soft_wrap=True)
-    if answer.result.next_step and answer.result.verdict is not Verdict.PASS:
+    if answer.result.next_step and answer.result.verdict is not Outcome.PASS:
         terminal.print(Text(f"      → {answer.result.next_step}", style=style), soft_wrap=True)
 
 
-def _close(paper: dict[str, Any], given: Mapping[str, Any], rounds: list[tuple[Answer, ...]]) -> None:
+def _close(paper: dict[str, Any], given: Mapping[str, Any], rounds: list[tuple[CheckRun, ...]]) -> None:
     if given["as_json"]:
         click.echo(json.dumps(paper, indent=1))
         return
     every = [answer for answers in rounds for answer in answers]
-    counts = {word: sum(a.result.verdict is word for a in every) for word in Verdict}
-    wrong = sorted({a.check.name for a in every if a.result.verdict is Verdict.FAIL})
-    click.echo(f"{counts[Verdict.PASS]} passed, {counts[Verdict.FAIL]} failed, {counts[Verdict.SKIP]} skipped"
+    counts = {word: sum(a.result.verdict is word for a in every) for word in Outcome}
+    wrong = sorted({a.check.name for a in every if a.result.verdict is Outcome.FAIL})
+    click.echo(f"{counts[Outcome.PASS]} passed, {counts[Outcome.FAIL]} failed, {counts[Outcome.SKIP]} skipped"
                + (f": {', '.join(wrong)}" if wrong else ""))  # fmt: skip
     if not every:
         raise ApplianceError("no check was chosen")

@@ -46,6 +46,7 @@ ORDER = (
     "clock",
     "kernel_version",
     "docker_version",
+    "stop_grace",
     "older_deployment",
     "engine_installed",
     "toolchain",

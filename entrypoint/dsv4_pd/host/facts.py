@@ -84,7 +84,7 @@ class PciBridge:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """What the kernel grants this process; bytes or counts, -1 for unlimited, None for unread."""
 
     nofile: int | None = None  # soft
@@ -138,7 +138,7 @@ class HostFacts:
     virtual_machine: bool = False
     memory_bytes: int | None = None
     memory_available_bytes: int | None = None
-    limits: Limits = Limits()
+    limits: ResourceLimits = ResourceLimits()
     software: Software = Software()
     units: tuple[Unit, ...] = ()
     cpu_model: str | None = None

@@ -1,11 +1,11 @@
-"""Limits, software and services of the host, as readers of one `Machine`."""
+"""ResourceLimits, software and services of the host, as readers of one `Machine`."""
 
 from __future__ import annotations
 
 import re
 
 from dsv4_pd.host import parse
-from dsv4_pd.host.facts import Limits, Software, Unit
+from dsv4_pd.host.facts import ResourceLimits, Software, Unit
 from dsv4_pd.host.machine import Machine
 
 _CGROUP = "/sys/fs/cgroup"
@@ -14,7 +14,7 @@ _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/
 _DRIVER_LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.\d")
 
 
-def read_limits(machine: Machine) -> Limits:
+def read_limits(machine: Machine) -> ResourceLimits:
     """Resource limits of this process and of its cgroup."""
     limits = machine.text("/proc/self/limits") or ""
     nofile, nofile_hard = parse.limits(limits, "Max open files")
@@ -23,7 +23,7 @@ def read_limits(machine: Machine) -> Limits:
     cgroup = parse.cgroup_path(machine.text("/proc/self/cgroup") or "")
     v1 = machine.text(f"{_CGROUP}/memory/memory.limit_in_bytes")
     pages = (machine.text("/proc/sys/vm/nr_hugepages") or "").strip()
-    return Limits(
+    return ResourceLimits(
         nofile=nofile,
         nofile_hard=nofile_hard,
         memlock_bytes=memlock,

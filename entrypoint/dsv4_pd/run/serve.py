@@ -24,7 +24,7 @@ from dsv4_pd.run.console.choose import choose
 from dsv4_pd.run.guard import publish
 from dsv4_pd.run.states import StateName
 from dsv4_pd.run.supervision import inherited, sweep
-from dsv4_pd.run.supervision.daemon import Supervisord, Verdict, read_verdict
+from dsv4_pd.run.supervision.daemon import RunEnd, Supervisord, read_verdict
 from dsv4_pd.run.supervision.guard_watch import Budget, GuardWatch
 
 _TICK_S = 0.1
@@ -82,24 +82,24 @@ class Foreground:
         self._replaced = 0  # guards, when the stop began
         self._unheard = 0.0  # seconds of the stop without a guard that lives
         self._deaths: list[float] = []
-        self._link: list[str | Verdict] = []
+        self._link: list[str | RunEnd] = []
         self._shown_badly = False
 
     def run(self) -> int:
         """Until the verdict is in and nothing of ours is left."""
-        verdict = Verdict(1, "serve was interrupted")
+        verdict = RunEnd(1, "serve was interrupted")
         try:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, self._on_signal)
             verdict = self._serve()
         except Exception as error:  # a defect here must not leave servers behind, nor hide behind a traceback
-            verdict = Verdict(1, f"a defect in serve: {_where(error)}")
+            verdict = RunEnd(1, f"a defect in serve: {_where(error)}")
         finally:
             self._end()
         self._show(self._console.verdict, verdict)
         return verdict.code
 
-    def _serve(self) -> Verdict:
+    def _serve(self) -> RunEnd:
         self._start()
         # Beside the servers' load, which takes longer; a link that corrupts ends the start before READY.
         threading.Thread(target=self._prove_link, name="link test", daemon=True).start()
@@ -109,14 +109,14 @@ class Foreground:
                 return verdict
             time.sleep(_TICK_S)
 
-    def _look(self) -> Verdict | None:
+    def _look(self) -> RunEnd | None:
         """The end, when there is one: of supervisord, by a signal, or because the guard can't be kept up."""
         if self._daemon.poll() is not None:
             return self._ended()
         if self._signals and (verdict := self._stop()):
             return verdict
         if cause := self._watch.tick():
-            return Verdict(1, cause)
+            return RunEnd(1, cause)
         if self._watch.hung_daemon:
             self._say("supervisord has not answered for 30 s; it is replaced")
             self._daemon.kill()
@@ -131,14 +131,14 @@ class Foreground:
         try:
             self._link.append(preflight.prove_link(self._plan))
         except ApplianceError as error:
-            self._link.append(Verdict(error.exit_code, str(error)))
+            self._link.append(RunEnd(error.exit_code, str(error)))
         except Exception as error:
             self._link.append(f"KV link: not tested: {_where(error)}")
 
-    def _link_result(self) -> Verdict | None:
+    def _link_result(self) -> RunEnd | None:
         """Say once how the link test went; the end, when the link corrupts."""
         found = self._link.pop() if self._link else ""
-        if isinstance(found, Verdict):
+        if isinstance(found, RunEnd):
             return found
         if found:
             self._say(found)
@@ -147,7 +147,7 @@ class Foreground:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
 
-    def _stop(self) -> Verdict | None:
+    def _stop(self) -> RunEnd | None:
         """The first signal asks the guard for an orderly stop; a second one, or the deadline, ends all at once."""
         now = time.monotonic()
         if self._deadline == float("inf"):
@@ -156,29 +156,29 @@ class Foreground:
             self._watch.stopping()
             self._replaced = self._watch.replaced
         if self._signals > 1:
-            return Verdict(0, "stopped immediately by a second signal")
+            return RunEnd(0, "stopped immediately by a second signal")
         if now >= self._ask_again:  # a guard that dies before it heard is replaced by one that did not
             self._daemon.ask_guard_to_stop()
             self._ask_again = now + _ASK_AGAIN_S
         self._unheard += 0.0 if self._watch.beating else _TICK_S  # counted in looks, as silence is
         given_up = self._unheard > _UNHEARD_S and not self._plan.paths.verdict.exists()
         if given_up or self._watch.replaced - self._replaced >= _STOP_REPLACEMENTS:
-            return Verdict(0, "stopped; the guard did not respond, so requests in flight were not drained")
+            return RunEnd(0, "stopped; the guard did not respond, so requests in flight were not drained")
         if now > self._deadline:
-            return Verdict(1, "the stop exceeded DSV4_DRAIN_TIMEOUT and was forced")
+            return RunEnd(1, "the stop exceeded DSV4_DRAIN_TIMEOUT and was forced")
         return None
 
-    def _ended(self) -> Verdict | None:
+    def _ended(self) -> RunEnd | None:
         """supervisord is gone: by the guard's will, or by accident, in which case it is restarted."""
         if verdict := read_verdict(self._plan.paths.verdict):
             return verdict
         if self._signals:
-            return Verdict(0, "stopped")
+            return RunEnd(0, "stopped")
         limit, window = self._plan.settings.restart_limit, self._plan.settings.restart_window
         now = time.monotonic()
         self._deaths = [at for at in self._deaths if now - at < window] + [now]
         if len(self._deaths) > limit:
-            return Verdict(1, f"supervisord died {len(self._deaths)} times within {window:.0f} s")
+            return RunEnd(1, f"supervisord died {len(self._deaths)} times within {window:.0f} s")
         words = f" ({self._daemon.last_words})" if self._daemon.last_words else ""
         self._say(f"supervisord died{words}; its programs are terminated and restarted")
         sweep.kill(self._plan.paths.run)

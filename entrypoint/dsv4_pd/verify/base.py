@@ -12,7 +12,7 @@ from dsv4_pd.client.api import Api
 from dsv4_pd.client.ops import Ops
 
 
-class Verdict(StrEnum):
+class Outcome(StrEnum):
     """How a check ended."""
 
     PASS = "pass"  # noqa: S105
@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 class Result:
     """One check's answer; `evidence` is what was seen, `details` the same for machines."""
 
-    verdict: Verdict
+    verdict: Outcome
     evidence: str
     next_step: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -32,19 +32,19 @@ class Result:
 
 def passed(evidence: str, **details: Any) -> Result:
     """The check holds."""
-    return Result(Verdict.PASS, evidence, details=details)
+    return Result(Outcome.PASS, evidence, details=details)
 
 
 def failed(evidence: str, next_step: str, **details: Any) -> Result:
     """The check does not hold; `next_step` is what the operator does now."""
     if not next_step:
         raise ValueError("a failure needs a next step")
-    return Result(Verdict.FAIL, evidence, next_step, details)
+    return Result(Outcome.FAIL, evidence, next_step, details)
 
 
 def skipped(reason: str, next_step: str = "") -> Result:
     """The question has no answer here, and why."""
-    return Result(Verdict.SKIP, reason, next_step)
+    return Result(Outcome.SKIP, reason, next_step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,6 @@ class Subject:
     def status(self) -> dict[str, Any]:
         """The document of /status, fresh."""
         return self.ops.status()
-
-
-class Refused(Exception):
-    """The appliance answered in a way that ends the check; becomes a failure."""
 
 
 @dataclass(frozen=True, slots=True)

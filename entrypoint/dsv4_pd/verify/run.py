@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv4_pd import __version__
-from dsv4_pd.verify.base import Check, Result, Subject, Verdict, failed
+from dsv4_pd.verify.base import Check, Outcome, Result, Subject, failed
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CheckRun:
     """A check, its result, and the seconds it took."""
 
     check: Check
@@ -32,7 +32,7 @@ class Answer:
         }
 
 
-def run(checks: Sequence[Check], subject: Subject, tell: Callable[[Answer], None]) -> tuple[Answer, ...]:
+def run(checks: Sequence[Check], subject: Subject, tell: Callable[[CheckRun], None]) -> tuple[CheckRun, ...]:
     """Every check, one after the other: some measure what others would disturb."""
     answers = []
     for check in checks:
@@ -44,20 +44,20 @@ def run(checks: Sequence[Check], subject: Subject, tell: Callable[[Answer], None
                 f"the check could not be run: {type(error).__name__}: {error}",
                 "check whether the appliance still answers: dsv4-pd status",
             )
-        answers.append(Answer(check, result, time.monotonic() - begun))
+        answers.append(CheckRun(check, result, time.monotonic() - begun))
         tell(answers[-1])
     return tuple(answers)
 
 
-def verdict(launches: Sequence[Sequence[Answer]]) -> Verdict:
+def verdict(launches: Sequence[Sequence[CheckRun]]) -> Outcome:
     """FAIL when any check failed in any launch; SKIP when nothing was checked at all."""
     results = [answer.result.verdict for answers in launches for answer in answers]
-    if Verdict.FAIL in results:
-        return Verdict.FAIL
-    return Verdict.PASS if Verdict.PASS in results else Verdict.SKIP
+    if Outcome.FAIL in results:
+        return Outcome.FAIL
+    return Outcome.PASS if Outcome.PASS in results else Outcome.SKIP
 
 
-def receipt(launches: Sequence[Sequence[Answer]], status: dict[str, Any], url: str, started: float) -> dict[str, Any]:
+def receipt(launches: Sequence[Sequence[CheckRun]], status: dict[str, Any], url: str, started: float) -> dict[str, Any]:
     """What was certified, on what; see docs/verify.md for the fields."""
     return {
         "receipt": 1,

@@ -7,14 +7,15 @@ import argparse
 import importlib
 import json
 import sys
+from typing import Any
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser, as the program builds it."""
-    caught = []
+    caught: list[argparse.ArgumentParser] = []
     keep = argparse.ArgumentParser.parse_args
 
-    def parse_args(self, *args, **kwargs):
+    def parse_args(self: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> Any:
         caught.append(self)
         raise SystemExit
 
@@ -22,13 +23,13 @@ def parser_of(name: str) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser()
         importlib.import_module("sglang.srt.server_args").ServerArgs.add_cli_args(parser)
         return parser
-    argparse.ArgumentParser.parse_args = parse_args
+    argparse.ArgumentParser.parse_args = parse_args  # type: ignore[method-assign]
     try:
         importlib.import_module(f"{name}.launch_router").parse_router_args([])
     except SystemExit:
         pass
     finally:
-        argparse.ArgumentParser.parse_args = keep
+        argparse.ArgumentParser.parse_args = keep  # type: ignore[method-assign]
     return caught[0]
 
 

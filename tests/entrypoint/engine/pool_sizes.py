@@ -11,11 +11,12 @@ loaded model and not from its arguments.
 import json
 import sys
 from types import SimpleNamespace as Namespace
+from typing import Any
 
 from resolve_server_args import GpuOnly, fake_cards
 
 
-def loaded_model(args):
+def loaded_model(args: Any) -> Namespace:
     """What the engine takes from the model that it has loaded: shapes and how it is split."""
     from sglang.srt.arg_groups.model_override_base import model_config_of
     from sglang.srt.runtime_context import get_spec

@@ -10,6 +10,7 @@ import importlib.machinery
 import json
 import sys
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import MagicMock
 
 import torch
@@ -21,18 +22,18 @@ GPU_ONLY = ("sgl_kernel", "flashinfer", "pynvml", "deep_gemm", "tilelang", "cutl
 class GpuOnly(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Last on the path: serves only what this environment lacks."""
 
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in GPU_ONLY:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name.split(".", maxsplit=1)[0] in GPU_ONLY:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
-    def create_module(self, spec):
+    def create_module(self, spec: Any) -> Any:
         module = MagicMock(name=spec.name)
         module.__name__, module.__spec__, module.__path__, module.__file__ = spec.name, spec, [], "stand-in"
         module.__version__ = "99"
         return module
 
-    def exec_module(self, module):
+    def exec_module(self, module: Any) -> None:
         """Nothing to run."""
 
 

@@ -116,9 +116,9 @@ def appliance(options: Options) -> Path:
     for folder in (app, wheels):
         shutil.rmtree(folder, ignore_errors=True)
     sources = {"plugins": ("kernels", "gate", "tests/gpu/engine"), "appliance": ("entrypoint",)}
-    for folder, names in sources.items():
+    for part, names in sources.items():
         for name in names:
-            build(options, ROOT / name, wheels / folder)
+            build(options, ROOT / name, wheels / part)
     for name in ("appliance", "router", "smg"):
         site = app / "venvs" / name / "lib/python3.12/site-packages"
         install(options, site, "--require-hashes", "-r", ROOT / f"docker/{name}.lock")
@@ -141,7 +141,15 @@ def build(options: Options, source: Path, wheels: Path) -> None:
     copy = options.out / "source"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "benchmarks"))
-    pip = [options.uv.parent / "python", "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    pip: list[str | Path] = [
+        options.uv.parent / "python",
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
     run(*pip, "-w", wheels, copy)
 
 
@@ -153,7 +161,7 @@ def tar(folder: Path) -> list[str]:
 
 def archive(folder: Path, target: Path) -> None:
     """One zstd stream; the window of 128 MB finds what two libraries share."""
-    packed = ["zstd", "-q", "-T0", "-9", "--long=27", "-f", "-o", target]
+    packed: list[str | Path] = ["zstd", "-q", "-T0", "-9", "--long=27", "-f", "-o", target]
     with subprocess.Popen(tar(folder), stdout=subprocess.PIPE) as reading:
         run(*packed, stdin=reading.stdout)
     if reading.returncode:

@@ -68,7 +68,7 @@ def empty(shape: Shape, device: str, dtype: torch.dtype) -> Any:
     for name, tensor in model.named_parameters():
         if any(part in name for part in model._keep_in_fp32_modules_strict):
             tensor.data = tensor.data.float()
-    model.model.rotary_emb.__init__(config, device)  # type: ignore[misc]
+    model.model.rotary_emb.__init__(config, device)
     for module in model.modules():
         if type(module).__name__ == "DeepseekV4RotaryEmbedding":
             type(module).__init__(module, config, device)

@@ -10,6 +10,7 @@ import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 STATE = Path(__file__).with_name("nvml.json")
 CALLS = STATE.with_name("calls")
@@ -24,8 +25,9 @@ class NVMLLibraryMismatchError(Exception):
     pass
 
 
-def _now() -> dict:
-    return json.loads(STATE.read_text())
+def _now() -> dict[str, Any]:
+    now: dict[str, Any] = json.loads(STATE.read_text())
+    return now
 
 
 def nvmlInit() -> None:  # noqa: N802

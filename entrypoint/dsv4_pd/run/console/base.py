@@ -15,7 +15,7 @@ from dsv4_pd.run.console.noise import level, plain, worth_showing
 from dsv4_pd.run.console.outlet import Outlet
 from dsv4_pd.run.follow import Follower
 from dsv4_pd.run.states import SERVING
-from dsv4_pd.run.supervision.daemon import Verdict
+from dsv4_pd.run.supervision.daemon import RunEnd
 from dsv4_pd.settings.redact import Redactor, known_secrets
 
 _DRAIN_S = 2.0  # for the last lines; a reader that is stuck misses them
@@ -77,7 +77,7 @@ class Console:
         for line in text.splitlines():
             self.log_line("dsv4-pd", line)
 
-    def verdict(self, verdict: Verdict) -> None:
+    def verdict(self, verdict: RunEnd) -> None:
         """The last lines of the failed program, then the cause as the very last line."""
         for line in verdict.lines:
             self.log_line("last lines", self._redact.line(line))

@@ -14,7 +14,7 @@ from rich.text import Text
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.states import SERVING
-from dsv4_pd.run.supervision.daemon import Verdict
+from dsv4_pd.run.supervision.daemon import RunEnd
 
 _STYLE = {
     "READY": "bold green",
@@ -64,7 +64,7 @@ class LiveConsole(Console):
         self._live.stop()
         self._terminal.print(Text(text), soft_wrap=True)
 
-    def verdict(self, verdict: Verdict) -> None:
+    def verdict(self, verdict: RunEnd) -> None:
         """Ends the display first."""
         self._live.stop()
         super().verdict(verdict)

@@ -17,7 +17,7 @@ BUSY = frozenset({408, 429})  # the front's queue is full or was too slow: queue
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CanaryResult:
     """How one canary ended. `confirmed`: every program said that it was ready, and still nothing came through."""
 
     sent: float
@@ -29,7 +29,7 @@ class Result:
     unanswered: bool = False  # nothing came within the bound
 
 
-async def send(config: GuardConfig, probes: Probes, bound: float) -> Result:
+async def send(config: GuardConfig, probes: Probes, bound: float) -> CanaryResult:
     """Send one canary and wait for at most `bound` seconds. The prompt is fresh, so that no cached prefix can stand in
     for the transfer.
     """
@@ -42,15 +42,15 @@ async def send(config: GuardConfig, probes: Probes, bound: float) -> Result:
     except TimeoutError:
         status, text = 0, ""
     except loopback_http.FAILURES as error:
-        return Result(sent, time.monotonic() - sent, failure=f"router: {type(error).__name__}")
+        return CanaryResult(sent, time.monotonic() - sent, failure=f"router: {type(error).__name__}")
     seconds = time.monotonic() - sent
     if status == 200 and came_through(text):
-        return Result(sent, seconds, passed=True)
+        return CanaryResult(sent, seconds, passed=True)
     if status in BUSY:
-        return Result(sent, seconds, queued=True)
+        return CanaryResult(sent, seconds, queued=True)
     if unready := await _unready_program(config, probes):
-        return Result(sent, seconds, failure=unready)
-    return Result(sent, seconds, confirmed=True, failure=_hop(config, status, text, bound), unanswered=not status)
+        return CanaryResult(sent, seconds, failure=unready)
+    return CanaryResult(sent, seconds, confirmed=True, failure=_hop(config, status, text, bound), unanswered=not status)
 
 
 def came_through(text: str) -> bool:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from dsv4_pd.plan.guard_config import Limits
 from dsv4_pd.run.guard import silence
-from dsv4_pd.run.guard.canary import Result
+from dsv4_pd.run.guard.canary import CanaryResult
 from dsv4_pd.run.guard.states import RoleView
 from dsv4_pd.run.guard.traffic import Traffic
 
 
-def hold(result: Result, servers: Sequence[RoleView], traffic: Traffic, moves: int, now: float, limits: Limits) -> bool:
+def hold(
+    result: CanaryResult, servers: Sequence[RoleView], traffic: Traffic, moves: int, now: float, limits: Limits
+) -> bool:
     """`moves`: in how many intervals between samples prefill computed since it was sent; it makes one itself."""
     if any(silence.compiled(role, limits) >= result.sent for role in servers if role.compiling):
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dsv4_pd.run.guard.canary import Result
+from dsv4_pd.run.guard.canary import CanaryResult
 from dsv4_pd.run.guard.states import CanaryView, Observation
 
 CONFIRMED_S = 3.0  # between a canary that failed and the next: two in a row must not be one hiccup
@@ -18,7 +18,7 @@ class PathProof:
 
     def __init__(self, interval: float) -> None:
         self.view = CanaryView()
-        self.result: Result | None = None
+        self.result: CanaryResult | None = None
         self._interval = interval
         self._not_before = 0.0
         self._sent = 0.0  # the last canary, whatever became of it
@@ -61,7 +61,7 @@ class PathProof:
         logged = any(role.complaint and role.complaint.at > self._sent for role in seen.servers)
         return logged and seen.now - self._sent >= ASKED_S
 
-    def on_result(self, result: Result, now: float, *, busy: bool) -> None:
+    def on_result(self, result: CanaryResult, now: float, *, busy: bool) -> None:
         """A canary's result; a failure is not confirmed while others came through, or while all only queue."""
         self.result = result
         if result.passed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -16,13 +15,14 @@ from dsv4_pd.plan.guard_config import ServerConfig
 from dsv4_pd.run import loopback_http
 from dsv4_pd.run.guard import workers
 from dsv4_pd.run.guard.states import Answer
+from dsv4_pd.run.ops import exposition
 
 QUICK = 2.0  # seconds for the whole of a question and its answer
 METRICS = 5.0
 LIST_S = 1.0  # between two looks at a list that was right, while the counts stay right
 SLOW = 30.0  # the server itself gives up after 20 s
 _SENT, _SPEED = "sglang:kv_transfer_total_mb", "sglang:kv_transfer_speed_gb_s"
-_SAMPLE = re.compile(r"^(sglang:\w+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_MIB_IN_MB, _GIB_IN_GB = 2**20 / 1e6, 2**30 / 1e9
 
 
 class Probes:
@@ -116,23 +116,26 @@ def samples(text: str) -> dict[str, float]:
     {'sglang:realtime_tokens_total': 7.0}
     """
     found: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(text):
-        found[name] = found.get(name, 0.0) + float(value)
+    for sample in exposition.samples(text):
+        if sample.name.startswith("sglang:"):
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
     return found
 
 
 def link_of(values: dict[str, float]) -> dict[str, float]:
-    """The KV link in figures, from the sender's metrics since its start; empty from a server that sent nothing.
+    """The KV link in MB and GB/s, from the sender's metrics since its start; empty from a server that sent nothing.
+
+    The engine's names say mb and gb_s, its figures are MiB and GiB/s.
 
     >>> link_of({"sglang:kv_transfer_total_mb_count": 4.0, "sglang:kv_transfer_total_mb_sum": 2.0,
     ...          "sglang:kv_transfer_speed_gb_s_count": 4.0, "sglang:kv_transfer_speed_gb_s_sum": 6.0})
-    {'transfers': 4.0, 'mb': 2.0, 'gb_s': 1.5}
+    {'transfers': 4.0, 'mb': 2.097, 'gb_s': 1.611}
     """
     sent, timed = values.get(f"{_SENT}_count", 0.0), values.get(f"{_SPEED}_count", 0.0)
     if not sent:
         return {}
-    found = {"transfers": sent, "mb": round(values.get(f"{_SENT}_sum", 0.0), 3)}
-    return found | ({"gb_s": round(values.get(f"{_SPEED}_sum", 0.0) / timed, 3)} if timed else {})
+    found = {"transfers": sent, "mb": round(values.get(f"{_SENT}_sum", 0.0) * _MIB_IN_MB, 3)}
+    return found | ({"gb_s": round(values.get(f"{_SPEED}_sum", 0.0) / timed * _GIB_IN_GB, 3)} if timed else {})
 
 
 def _bearer(key: str | None) -> dict[str, str]:

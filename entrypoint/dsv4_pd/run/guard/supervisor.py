@@ -88,13 +88,3 @@ class Supervisor:
 
 def _process(info: dict[str, Any]) -> Process:
     return Process(info["name"], info["statename"], int(info["pid"]), int(info["exitstatus"]))
-
-
-async def answers(socket: str) -> bool:
-    """Whether anybody listens on the socket."""
-    try:
-        _, writer = await asyncio.open_unix_connection(socket)
-    except OSError:
-        return False
-    writer.close()
-    return True

@@ -197,7 +197,7 @@ class World:
         self.path.on_result(result, time.monotonic(), busy=self._excused(result))
         self.wake()
 
-    def _excused(self, result: canary.Result) -> bool:
+    def _excused(self, result: canary.CanaryResult) -> bool:
         views = [watch.view() for watch in self.servers.values()]
         moves = next(iter(self.servers.values())).moves_since(result.sent)
         return excuses.hold(result, views, self.traffic, moves, time.monotonic(), self.config.limits)

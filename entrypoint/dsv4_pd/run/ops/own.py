@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from dsv4_pd.run.ops.exposition import Family, Sample, gauge, samples
+from dsv4_pd.run.states import StateName
 
-STATES = ("BOOTING", "LOADING", "WARMING", "READY", "DEGRADED", "RECOVERING", "SAFE", "FAILED", "STOPPING")
 _MEBI, _GIBI = 2.0**20, 2.0**30
 Document = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ def _state(document: Document) -> Iterator[Family]:
     yield gauge(
         "dsv4_state",
         "1 for the state that the appliance is in.",
-        (({"state": name}, float(name == state)) for name in STATES),
+        (({"state": name}, float(name == state)) for name in StateName),
     )
     age = document.get("heartbeat", 0.0) - document.get("since", document.get("heartbeat", 0.0))
     yield gauge("dsv4_state_duration_seconds", "Time in the present state.", [({}, max(0.0, age))])

@@ -25,7 +25,7 @@ _TIED = str(Path(__file__).with_name("tied.py"))
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RunEnd:
     """How the run ended: exit code, one cause line, the last lines of the program that caused it."""
 
     code: int
@@ -33,11 +33,11 @@ class Verdict:
     lines: tuple[str, ...] = ()
 
 
-def read_verdict(path: Path) -> Verdict | None:
+def read_verdict(path: Path) -> RunEnd | None:
     """The guard's verdict, or None while there is none."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return Verdict(int(data["code"]), str(data["cause"]), tuple(map(str, data.get("lines", ()))))
+        return RunEnd(int(data["code"]), str(data["cause"]), tuple(map(str, data.get("lines", ()))))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or cut short on a full disk
         return None
 

@@ -25,12 +25,12 @@ def plant(fault: str) -> None:
     from dsv4_kernels.sglang_plugin import adapters
 
     wrong = {"scale": scale_off, "page": page_off}[fault]
-    own: Callable[..., torch.Tensor] = adapters.sparse_mla_decode
+    own: Callable[..., torch.Tensor] = vars(adapters)["sparse_mla_decode"]
 
     def faulty(*args: Any) -> torch.Tensor:
         return own(*wrong(*args))
 
-    adapters.sparse_mla_decode = faulty
+    vars(adapters)["sparse_mla_decode"] = faulty
 
 
 def scale_off(q: torch.Tensor, cache: torch.Tensor, *rest: Any) -> tuple[Any, ...]:
