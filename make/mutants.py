@@ -179,13 +179,15 @@ def mutmut(folder: Path, mutants: list[str], seconds: float) -> None:
         process = subprocess.Popen(command, cwd=folder, env=environ, stdout=log, stderr=log, start_new_session=True)
         try:
             process.wait(max(1.0, seconds))
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt) as stopped:
             process.send_signal(signal.SIGINT)  # it writes down what it has
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            if isinstance(stopped, KeyboardInterrupt):
+                raise
 
 
 def prepare(name: str) -> Path:

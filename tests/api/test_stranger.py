@@ -1,12 +1,13 @@
-"""The chaos fault "a stranger in the router's list": the real guard, both real routers, stand-ins for the servers.
+"""The chaos fault "a stranger in the router's list" before both real routers: what it passes, and what it finds.
 
-Chaos runs it on the real pair; here it is shown that it finds what it is to find.
+Chaos runs it with the real guard; here the guard's own question and answer run in a loop, or do not.
 """
 
 from __future__ import annotations
 
 import random
-import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,34 +15,43 @@ import pytest
 from chaos import stranger
 from chaos.broken import Broken
 
+from api.administration import Router, Worker, router
 from api.fronts import ROUTERS
-from api.guarded import Guarded
+from api.test_administration import mend
 
 pytestmark = pytest.mark.pair
 
 
-@pytest.mark.parametrize("kind", ROUTERS)
-def test_the_guard_puts_it_out_within_the_documented_bound(tmp_path: Path, kind: str) -> None:
-    appliance = Guarded(tmp_path, kind)
-    try:
-        appliance.start()
-        appliance.wait_state("READY")
-        running = SimpleNamespace(root=tmp_path, api=f"http://127.0.0.1:{appliance.router}")
-        print(stranger.add_stranger(running, random.Random(1)))  # type: ignore[arg-type]
-        appliance.wait_state("READY", seconds=20)
-        assert "told to forget http://127.0.0.1:" in (tmp_path / "run/log/guard.log").read_text()
-    finally:
-        appliance.end()
+@pytest.fixture(params=ROUTERS)
+def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Router]:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    with Worker("prefill") as prefill, Worker("decode") as decode:
+        with router(folder, request.param, (prefill, decode), None) as started:
+            yield started
 
 
-def test_a_guard_that_does_nothing_is_found(tmp_path: Path) -> None:
-    appliance = Guarded(tmp_path, "sglang-router")
+def add(running: Router) -> str:
+    root = running.plan.paths.run.parent
+    return stranger.add_stranger(SimpleNamespace(root=root, api=running.url), random.Random(1))  # type: ignore[arg-type]
+
+
+def test_one_that_is_put_out_in_time_passes(running: Router) -> None:
+    over = threading.Event()
+
+    def guard() -> None:
+        while not over.wait(0.3):
+            mend(running)
+
+    thread = threading.Thread(target=guard)
+    thread.start()
     try:
-        appliance.start()
-        appliance.wait_state("READY")
-        appliance.kill("guard", signal.SIGSTOP)
-        running = SimpleNamespace(root=tmp_path, api=f"http://127.0.0.1:{appliance.router}")
-        with pytest.raises(Broken, match="still in the router's list"):
-            stranger.add_stranger(running, random.Random(1))  # type: ignore[arg-type]
+        assert add(running).startswith("a stranger in the router's list for ")
     finally:
-        appliance.end()
+        over.set()
+        thread.join()
+
+
+def test_one_that_stays_is_found(running: Router) -> None:
+    with pytest.raises(Broken, match="still in the router's list after 5 s"):
+        add(running)

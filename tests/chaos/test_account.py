@@ -9,12 +9,14 @@ from argparse import Namespace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from chaos import bounds, faults
-from chaos.__main__ import Report, Watcher, tell
+from chaos.__main__ import Report, Watcher, disturb, tell
 from chaos.account import Disturbance, Kind, Request, Timeline, hangs, kind_of, sums
+from chaos.broken import Broken
 from chaos.load import QUESTIONS, Load, Record
 
 # READY, a fault at 10 that is noticed at 12, recovery until 40
@@ -182,3 +184,35 @@ def told(ready: int = 100, **changed: object) -> int:
 )
 def test_what_makes_a_run_fail(changed: dict[str, object], code: int) -> None:
     assert told(**changed) == code  # type: ignore[arg-type]
+
+
+class Serving:
+    """An appliance that always serves; what it hides: everything but the loop."""
+
+    def __init__(self, port: int) -> None:
+        self.ports, self.process = {"DSV4_PORT": port}, SimpleNamespace(poll=lambda: None)
+
+    def health(self) -> dict[str, object]:
+        return {"state": "READY", "heartbeat_monotonic": time.monotonic()}
+
+    def state(self) -> str:
+        return "READY"
+
+
+def test_the_loop_does_each_fault_counts_enough_and_keeps_what_was_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_it(*_: object) -> str:
+        raise Broken("a stranger heard a prompt")
+
+    table = (faults.Fault(1, lambda *_: "nothing", bounds.NOTHING), faults.Fault(1, break_it, bounds.STRANGER))
+    left_out = faults.Fault(1, break_it, bounds.DEATH, needs=lambda: False)
+    monkeypatch.setattr(faults, "FAULTS", (*table, left_out))
+    monkeypatch.setattr("chaos.__main__.STEADY_S", 0.1)
+    monkeypatch.setattr("chaos.__main__.EACH", 5)
+    monkeypatch.setattr(Load, "_ask", lambda *_, stream: ("ok", "x", ""))
+    options = Namespace(seed=1, router="smg", faults=2, only="", clients=2, budget_s=float("inf"))
+    report, load, watcher = disturb(Serving(9), options)  # type: ignore[arg-type]
+    assert [fault.bound_s for fault in report.done] in ([None, 5.0], [5.0, None])
+    assert report.broken == ["a stranger heard a prompt"] and not report.never_back
+    found = sums(load.record.requests, watcher.timeline, report.done)
+    assert found.ready >= 10 and found.failure_rate == 0 and load.record.unfinished == 0
+    assert tell(report, load.record, watcher.timeline, options) == 1, "what was broken fails the run"
