@@ -17,7 +17,7 @@ from chaos.broken import Broken
 
 from api.administration import Router, Worker, router
 from api.fronts import ROUTERS
-from api.test_administration import mend
+from api.test_administration import repair
 
 pytestmark = pytest.mark.pair
 
@@ -41,7 +41,7 @@ def test_one_that_is_put_out_in_time_passes(running: Router) -> None:
 
     def guard() -> None:
         while not over.wait(0.3):
-            mend(running)
+            repair(running)
 
     thread = threading.Thread(target=guard)
     thread.start()
