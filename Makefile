@@ -48,10 +48,10 @@ lock: $(VENVS)/dev/.done ## Resolve the control plane's requirement locks again
 test: test-control test-pair ## Every test that this machine can run in under ten minutes
 
 test-control: $(VENVS)/dev/.done
-	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser and not slow" --cov --cov-report= $(ARGS)
-	@echo "lines run by this ring, subprocesses left out: $$($(DEV)/coverage report --format=total) % (make coverage lists the rest)"
+	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser and not slow" $(ARGS)
 
-coverage: test-control ## Run the control plane's tests and list what they do not reach
+coverage: ARGS += --cov --cov-report=
+coverage: test-control ## The control plane's tests, and which lines they do not reach
 	$(DEV)/coverage report
 
 test-pair: $(VENVS)/dev/.done engine
