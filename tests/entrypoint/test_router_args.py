@@ -55,5 +55,5 @@ def test_every_profile_asks_for_the_gate(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sglang-router", "smg"])
 def test_nothing_that_clients_say_is_kept(name: str) -> None:
-    """Both routers keep conversations in memory by default: open to every client, and without a bound in one of them."""
+    """Both routers keep conversations in memory by default, open to every client; one of them without a bound."""
     assert flag(router(DSV4_ROUTER=name), "--history-backend") == "none"
