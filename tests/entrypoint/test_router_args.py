@@ -51,3 +51,9 @@ def test_no_more_is_let_in_than_decode_holds(profile: str | None) -> None:
 @pytest.mark.parametrize("name", profiles.available(paths.profiles_dir()))
 def test_every_profile_asks_for_the_gate(name: str) -> None:
     assert "dsv4-gate" in profiles.read_all(paths.profiles_dir())[name].engine_env["SGLANG_PLUGINS"].split(",")
+
+
+@pytest.mark.parametrize("name", ["sglang-router", "smg"])
+def test_nothing_that_clients_say_is_kept(name: str) -> None:
+    """Both routers keep conversations in memory by default, open to every client; one of them without a bound."""
+    assert flag(router(DSV4_ROUTER=name), "--history-backend") == "none"
