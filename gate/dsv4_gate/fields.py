@@ -32,8 +32,9 @@ INNER = {
 SERVED = frozenset({
     "background", "bootstrap_host", "bootstrap_port", "bootstrap_room", "cache_salt", "conversation_id",
     "custom_logit_processor", "data_parallel_rank", "extra_key", "input_ids", "log_metrics", "logprob_start_len",
-    "lora_id", "lora_path", "max_thinking_tokens", "modalities", "no_logs", "priority", "return_bytes", "return_entropy",
-    "return_flat_raw_output_top_logprobs", "return_flat_raw_top_logprobs", "return_flat_raw_top_logprobs_b64",
+    "lora_id", "lora_path", "max_thinking_tokens", "modalities", "no_logs", "priority", "return_bytes",
+    "return_entropy", "return_flat_raw_output_top_logprobs", "return_flat_raw_top_logprobs",
+    "return_flat_raw_top_logprobs_b64",
     "return_logprob", "return_prompt_token_ids", "return_sampling_mask", "return_text_in_logprobs", "rid",
     "routed_dp_rank", "routed_experts_start_len", "routing_key", "sampling_logprobs_mode", "sampling_params",
     "session_id", "stream", "text", "token_ids_logprob", "top_logprobs_num", "watermark",
