@@ -67,9 +67,7 @@ RULES = (
 
 def problems(settings: Settings, profile: Profile, around: Surroundings) -> list[Problem]:
     """Every rule that is broken."""
-    return [
-        Problem(env_name(rule.field), *found) for rule in RULES if (found := rule.wrong(settings, profile, around))
-    ]
+    return [Problem(env_name(rule.field), *found) for rule in RULES if (found := rule.wrong(settings, profile, around))]
 
 
 def read_config(around: Surroundings) -> Mapping[str, Any]:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dsv4_pd.errors import HardwareError, Problem
+from dsv4_pd.errors import HardwareError, Problem, SettingsError
 from dsv4_pd.host.facts import Gpu, HostFacts
-from dsv4_pd.plan.gpu_choice import choose_groups, eligible, named_gpus, unfit_reason
+from dsv4_pd.plan.gpu_choice import choose_groups, eligible, named_gpus, resolved, too_few_named, unfit_reason
 from dsv4_pd.plan.notices import Notice, NoticeKind
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.settings.schema import Settings
@@ -60,7 +60,11 @@ def choose_profile(settings: Settings, facts: HostFacts, known: Mapping[str, Pro
         return "single"
     pairs = [(p.gpus, p) for p in known.values() if p.gpus is not None and "prefill" in p.tensor_parallel]
     pairs.sort(key=lambda pair: -pair[0].count)
-    wanted = len(settings.prefill_gpus) + len(settings.decode_gpus) if settings.prefill_gpus else 0
+    resolved(settings, facts.gpus)  # a wrong name is a wrong setting, before anything is counted
+    both = settings.prefill_gpus and settings.decode_gpus
+    wanted = len(settings.prefill_gpus) + len(settings.decode_gpus) if both else 0
+    if wanted and wanted < pairs[-1][0].count:
+        raise SettingsError([too_few_named(settings, pairs[-1][0].count)])
     for need, profile in pairs:
         if (not wanted or need.count <= wanted) and len(eligible(settings, need, facts.gpus)) >= need.count:
             return profile.name

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from dsv4_pd.host import numa
+from dsv4_pd.host.address import url_of
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.memory_plan import window_ratio
 from dsv4_pd.plan.paths import Paths, venvs_dir
@@ -285,7 +286,7 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
             Port("DSV4_PORT", settings.host, settings.port),
             Port("DSV4_ROUTER_METRICS_PORT", LOOPBACK, settings.router_metrics_port),
         ),
-        ready_url=f"http://{LOOPBACK}:{settings.port}/readiness",
+        ready_url=f"{url_of(settings.host, settings.port)}/readiness",
         log_path=around.paths.log("router"),
         files=(*key, ConfigFile(around.paths.control_key, PER_RUN)),
         autorestart=True,
@@ -309,7 +310,7 @@ def _guard(settings: Settings, around: Surroundings) -> Program:
         numa_node=None,
         gpus=(),
         ports=(Port("DSV4_OPS_PORT", settings.ops_host, settings.ops_port),),
-        ready_url=f"http://{LOOPBACK}:{settings.ops_port}/livez",
+        ready_url=f"{url_of(settings.ops_host, settings.ops_port)}/livez",
         log_path=around.paths.log("guard"),
         autorestart=True,
         stop_wait_s=5,

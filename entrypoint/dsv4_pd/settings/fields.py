@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, SecretStr
@@ -40,7 +41,8 @@ def number(value: Any) -> float:
         if not re.fullmatch(_NUMBER, value):
             raise ValueError
         return float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    if not known:
         raise ValueError
     return float(value)
 
@@ -130,6 +132,12 @@ Duration = Annotated[float, DURATION]
 Seconds = Annotated[float, SECONDS]
 GpuList = Annotated[tuple[str, ...], GPUS]
 ExtraArgs = Annotated[str, SHELL_WORDS]
+Address = Annotated[str, ADDRESS]
+Model = Annotated[str, MODEL]
+Revision = Annotated[str, REVISION]
+ServedName = Annotated[str, SERVED_NAME]
+Folder = Annotated[Path, FOLDER]
+Interpreter = Annotated[Path, PROGRAM]
 
 KEY_MAX = 4096  # bytes; half of what common proxies take as one header
 KEY_ACCEPTS = f"1 to {KEY_MAX} printable ASCII characters, no blank at either end, as `openssl rand -hex 32` makes"

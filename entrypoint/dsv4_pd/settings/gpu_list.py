@@ -1,6 +1,6 @@
 """Lists of GPUs as people write them, in one spelling: indexes, UUIDs or their starts, PCI addresses. Pure.
 
-    0,1    0 1    [0, 1]    "0","1"    0-3    GPU-8932f937-...    0000:c1:00.0    c1:00    device=0,1    nvidia.com/gpu=0
+    0,1    0 1    [0, 1]    "0","1"    0-3    GPU-8932f937-...    0000:c1:00.0    c1:00    device=0,1
 
 What names no card of this host by itself (`all`, `none`, a count, a MIG slice) is refused here, as a setting: it must
 never look like missing hardware.

@@ -96,6 +96,24 @@ def _read_secret_files(by_name: Mapping[str, str]) -> tuple[dict[str, Any], list
     return values, problems
 
 
+def secret_of(field: str, by_name: Mapping[str, str]) -> str | None:
+    """One secret, from its variable or file, checked; None when it is unset.
+
+    Raises:
+        SettingsError: what is wrong with it.
+    """
+    secrets, problems = _read_secret_files(by_name)
+    value = secrets.get(field) or by_name.get(env_name(field))
+    if value is not None and not problems:
+        try:
+            Settings(**{field: value})
+        except ValidationError as error:
+            problems = [_problem(item, frozenset(secrets)) for item in error.errors()]
+    if problems:
+        raise SettingsError(problems)
+    return value
+
+
 def read_secret(path: Path) -> str:
     """The secret in a file, without the line end that editors put after it.
 

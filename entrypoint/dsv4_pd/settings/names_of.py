@@ -50,7 +50,7 @@ def _plain(text: str) -> str:
 
 def is_folder_like(text: str) -> bool:
     """Whether a model's name can only be a folder."""
-    return text.startswith(("/", "~")) or text in (".", "..") or text.startswith(("./", "../"))
+    return text.startswith(("/", "~", "./", "../")) or text in (".", "..")
 
 
 def model(value: Any) -> str:

@@ -15,22 +15,22 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dsv4_pd.settings.fields import (
-    ADDRESS,
-    FOLDER,
-    MODEL,
-    PROGRAM,
-    REVISION,
-    SERVED_NAME,
     WORD,
+    Address,
     Count,
     Duration,
     ExtraArgs,
+    Folder,
     Fraction,
     Gigabytes,
     GpuList,
+    Interpreter,
     Key,
+    Model,
     Port,
+    Revision,
     Seconds,
+    ServedName,
     is_duration,
 )
 
@@ -63,15 +63,15 @@ class Settings(BaseModel):
     profile: Annotated[str, WORD] = Field(
         "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."
     )
-    model: Annotated[str, MODEL] = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
-    model_revision: Annotated[str, REVISION] | None = Field(None, description="Revision (commit) of the model; pin it.")
-    served_model_name: Annotated[str, SERVED_NAME] | None = Field(None, description="Name in the API; default: the model's name.")
+    model: Model = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
+    model_revision: Revision | None = Field(None, description="Revision (commit) of the model; pin it.")
+    served_model_name: ServedName | None = Field(None, description="Name in the API; default: the model's name.")
     # API
-    host: Annotated[str, ADDRESS] = Field(
+    host: Address = Field(
         "0.0.0.0", description="Address that the API listens on; with compose, the address that it is published on."
     )
     port: Port = Field(8000, description="Port of the OpenAI-compatible API.")
-    ops_host: Annotated[str, ADDRESS] = Field(
+    ops_host: Address = Field(
         "127.0.0.1", description="Address of health, status and metrics, likewise. They ask for no key."
     )
     ops_port: Port = Field(8001, description="Port of health, status and metrics.")
@@ -155,15 +155,19 @@ class Settings(BaseModel):
     prefill_nccl_port: Port = Field(30335, description="NCCL rendezvous of prefill.")
     decode_nccl_port: Port = Field(30435, description="NCCL rendezvous of decode.")
     router_metrics_port: Port = Field(29000, description="The router's metrics on loopback.")
-    run_dir: Annotated[Path, FOLDER] | None = Field(
+    run_dir: Folder | None = Field(
         None, description="Sockets, logs and generated files; default: /run/dsv4-pd where writable."
     )
-    state_dir: Annotated[Path, FOLDER] | None = Field(
+    state_dir: Folder | None = Field(
         None, description="What outlives a container: start times, failed starts; default: /var/lib/dsv4-pd."
     )
-    cache_dir: Annotated[Path, FOLDER] | None = Field(None, description="Compiled kernels; default: a folder below the state folder.")
-    engine_python: Annotated[Path, PROGRAM] = Field(default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang.")
-    router_python: Annotated[Path, PROGRAM] | None = Field(None, description="Interpreter that has the router; default by DSV4_ROUTER.")
+    cache_dir: Folder | None = Field(None, description="Compiled kernels; default: a folder below the state folder.")
+    engine_python: Interpreter = Field(
+        default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang."
+    )
+    router_python: Interpreter | None = Field(
+        None, description="Interpreter that has the router; default by DSV4_ROUTER."
+    )
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Settings:
         """A profile's defaults for every setting that the operator left unset."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 _BREAKS = "\n\r\0\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -63,8 +64,8 @@ def placed(path: str, environ: Mapping[str, str], folder: str | None = None) -> 
     if path.startswith("~"):
         name, slash, rest = path[1:].partition("/")
         path = _home(name, environ) + slash + rest
-    if not os.path.isabs(path):
-        path = os.path.join(folder or os.getcwd(), path)
+    if not path.startswith("/"):
+        path = f"{folder or Path.cwd()}/{path}"
     # Dots stay: behind a link, ".." is not what it looks like.
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
