@@ -92,12 +92,11 @@ def resolved(settings: Settings, gpus: Sequence[Gpu]) -> dict[str, tuple[Gpu, ..
     return found
 
 
-def too_few_named(settings: Settings, smallest: int) -> Problem:
+def too_few_named(count: int, smallest: int) -> Problem:
     """Both roles are named, and together they are fewer than any profile has: a wrong setting."""
-    count = len(settings.prefill_gpus) + len(settings.decode_gpus)
     return Problem(
         "DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS",
-        f"{count} GPUs named",
+        f"{count // 2} + {count // 2} GPUs",
         f"{smallest} or more: the weights of the smallest pair need {smallest // 2} cards for each role",
         "name more cards, or set DSV4_MODE=single",
     )

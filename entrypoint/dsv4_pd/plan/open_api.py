@@ -13,6 +13,6 @@ def notices(settings: Settings) -> tuple[str, ...]:
         return ()
     return (
         f"the API listens on {bracketed(settings.host)}:{settings.port} and asks for no key (DSV4_API_KEY is unset): "
-        "whoever reaches that port may use the model; set DSV4_API_KEY_FILE or DSV4_API_KEY, or DSV4_HOST=127.0.0.1 (in "
-        "a container: publish the port on 127.0.0.1)",
+        "whoever reaches that port may use the model; set DSV4_API_KEY_FILE or DSV4_API_KEY, or DSV4_HOST=127.0.0.1 "
+        "(in a container: publish the port on 127.0.0.1)",
     )

@@ -61,10 +61,9 @@ def choose_profile(settings: Settings, facts: HostFacts, known: Mapping[str, Pro
     pairs = [(p.gpus, p) for p in known.values() if p.gpus is not None and "prefill" in p.tensor_parallel]
     pairs.sort(key=lambda pair: -pair[0].count)
     resolved(settings, facts.gpus)  # a wrong name is a wrong setting, before anything is counted
-    both = settings.prefill_gpus and settings.decode_gpus
-    wanted = len(settings.prefill_gpus) + len(settings.decode_gpus) if both else 0
-    if wanted and wanted < pairs[-1][0].count:
-        raise SettingsError([too_few_named(settings, pairs[-1][0].count)])
+    wanted = 2 * max(len(settings.prefill_gpus), len(settings.decode_gpus))  # an open role takes as many
+    if 0 < wanted < pairs[-1][0].count:
+        raise SettingsError([too_few_named(wanted, pairs[-1][0].count)])
     for need, profile in pairs:
         if (not wanted or need.count <= wanted) and len(eligible(settings, need, facts.gpus)) >= need.count:
             return profile.name
