@@ -143,3 +143,4 @@ class HostFacts:
     units: tuple[Unit, ...] = ()
     cpu_model: str | None = None
     clock_skew_s: float | None = None  # system clock minus hardware clock
+    unread: tuple[str, ...] = ()  # what a reader failed on, and how: unknown, not absent

@@ -74,7 +74,7 @@ def read(
 ) -> Surroundings:
     """Ask the machine that we run on."""
     paths = folders.resolve(settings, environ)
-    model = look(settings.model, settings.model_revision, environ)
+    model = _model(settings, environ)
     return Surroundings(
         paths=paths,
         share=share_dir(),
@@ -96,7 +96,7 @@ def assume(
     """For a machine that we can't ask: in order, but for the NUMA policy that its capture holds and a model given
     as a folder here.
     """
-    model = look(settings.model, settings.model_revision, environ)
+    model = _model(settings, environ)
     permission = _permission(settings, facts, machine) if machine else Permission("membind")
     return Surroundings(
         paths=folders.resolve(settings, environ),
@@ -107,6 +107,15 @@ def assume(
         shape=read_shape(model),
         versions=installed_versions(settings.engine_python),
     )
+
+
+def _model(settings: Settings, environ: Mapping[str, str]) -> Model:
+    """What lies in the model's folder; one that we may not look into is a problem of the model, not the end of all."""
+    try:
+        return look(settings.model, settings.model_revision, environ)
+    except OSError as error:
+        where = Path(error.filename or settings.model)
+        return Model(where, (f"{where} can't be read ({error.strerror})",))
 
 
 def _permission(settings: Settings, facts: HostFacts, machine: Machine) -> Permission:

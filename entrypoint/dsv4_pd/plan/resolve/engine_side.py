@@ -3,7 +3,7 @@
     python engine_side.py CARDS BYTES MAJOR.MINOR -- --config FILE ...
 
 Run by the engine's interpreter, by path; imports nothing of ours. With CARDS above 0 that many cards of BYTES each
-stand in for the ones that are not here (or that must not be touched while they serve), and so do packages that exist only
+stand in for the ones that are not here (or must not be touched while they serve), and so do packages that exist only
 where a GPU is; the argument parser and every step of the resolution are the engine's own. With 0 nothing is stood in.
 """
 
