@@ -75,6 +75,11 @@ def software(**more: Any) -> Callable[[HostFacts], HostFacts]:
     return lambda f: replace(f, software=replace(f.software, **more))
 
 
+def unusable(**more: Any) -> Callable[[HostFacts], HostFacts]:
+    """Device files are here, and NVML lists nothing."""
+    return lambda f: replace(software(nvidia_devices=("nvidia0",), **more)(f), gpus=())
+
+
 def matrix(f: HostFacts) -> HostFacts:
     rows = [list(row) for row in f.peer_access]
     rows[0][1] = "chipset not supported"
@@ -91,6 +96,10 @@ FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
     "gpus, too few": (lambda f: replace(f, gpus=f.gpus[:3], peer_access=()), "gpu-plan"),
     "gpu_error": (lambda f: replace(f, gpus=(), gpu_error="any words"), "gpu-visible"),
     "devices_revoked": (lambda f: replace(f, gpus=(), devices_revoked=True), "gpu-visible"),
+    "gpu_error_code": (lambda f: replace(f, gpus=(), gpu_error_code=18), "gpu-visible"),
+    "unread": (lambda f: replace(f, unread=("clock (ValueError: x)",)), "host-files"),
+    "Software.selinux": (unusable(container="docker", selinux="enforcing, container_t"), "device-access"),
+    "Software.user_namespace": (unusable(container="podman", user_namespace=True), "device-access"),
     "numa_nodes": (node({"memory_bytes": 0}), "numa-binding"),
     "NumaNode.id": (node({"id": 7}), "numa-binding"),
     "NumaNode.cpus": (node({"cpus": frozenset()}), "numa-binding"),

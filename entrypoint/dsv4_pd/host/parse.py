@@ -202,6 +202,28 @@ def iommu_mode(group_types: tuple[str, ...], has_iommu: bool, cmdline: str) -> s
     return "passthrough" if re.search(r"\biommu=pt\b", cmdline) else "translated"
 
 
+def selinux(enforce: str | None, label: str | None) -> str | None:
+    """How SELinux confines us; None where there is none. The type, the label's third part, is what rules are about.
+
+    >>> selinux("1", "system_u:system_r:container_t:s0:c1,c2\\0"), selinux("0", None), selinux(None, "docker-default")
+    ('enforcing, container_t', 'permissive', None)
+    """
+    if number(enforce) is None:
+        return None
+    parts = (label or "").strip("\0 \n").split(":")
+    return "permissive" if number(enforce) == 0 else f"enforcing, {parts[2] if len(parts) > 2 else 'unknown type'}"
+
+
+def user_namespace(uid_map: str) -> bool:
+    """Whether uid 0 here is another user outside (/proc/self/uid_map: inside, outside, count).
+
+    >>> user_namespace("         0       1000          1\\n"), user_namespace("0 0 4294967295\\n"), user_namespace("")
+    (True, False, False)
+    """
+    rows = [[number(word) for word in line.split()] for line in uid_map.splitlines()]
+    return any(row[1] not in (0, None) for row in rows if len(row) == 3 and row[0] == 0)
+
+
 _SERVER_WORDS = re.compile(r"sglang|vllm|trtllm|text-generation|llama-server", re.IGNORECASE)
 _PORT_FLAGS = re.compile(r"--(?:[a-z-]*port|prometheus-port)[ =]+([0-9]{2,5})\b")
 

@@ -39,9 +39,10 @@ def facts_of(machine: Machine) -> HostFacts:
     facts = HostFacts(
         gpus=gpus,
         numa_nodes=nodes,
-        allowed_cpus=tried("allowed CPUs", lambda: _status(machine, "Cpus_allowed_list"), None) or _all_cpus(nodes),
+        allowed_cpus=tried("allowed CPUs", lambda: _allowed_cpus(machine, nodes), frozenset()),
         driver_version=answers.get("driver_version"),
         gpu_error=words,
+        gpu_error_code=answers.get("error_code"),
         devices_revoked=_revoked(answers),
         lost_gpus=(*tried("lost GPUs", lambda: _lost(answers), ()), *broken),
         allowed_nodes=tried("allowed nodes", lambda: _status(machine, "Mems_allowed_list"), None),
@@ -75,6 +76,10 @@ class Tried:
 
 def _status(machine: Machine, key: str) -> frozenset[int] | None:
     return parse.status_list(machine.text("/proc/self/status") or "", key)
+
+
+def _allowed_cpus(machine: Machine, nodes: tuple[NumaNode, ...]) -> frozenset[int]:
+    return _status(machine, "Cpus_allowed_list") or _all_cpus(nodes)
 
 
 def _box(machine: Machine) -> dict[str, Any]:
@@ -135,7 +140,8 @@ def _gpus(
 ) -> tuple[tuple[Gpu, ...], list[tuple[int, str]]]:
     """(cards in PCI bus order, those whose answers make no card: index and why)."""
     sockets = {node.id: tried(f"socket of node {node.id}", partial(_socket, machine, node), None) for node in nodes}
-    found, broken = [], []
+    found: list[Gpu] = []
+    broken: list[tuple[int, str]] = []
     for position, raw in enumerate(answers.get("gpus") or []):
         before = len(tried.failed)
         gpu = tried(f"GPU {position}", partial(_gpu, machine, raw, sockets), None)

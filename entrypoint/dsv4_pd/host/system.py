@@ -65,6 +65,8 @@ def read_software(machine: Machine) -> Software:
             for name in machine.names(folder)
             if _DRIVER_LIBRARY.fullmatch(name)
         ),
+        selinux=parse.selinux(machine.text("/sys/fs/selinux/enforce"), machine.text("/proc/self/attr/current")),
+        user_namespace=parse.user_namespace(machine.text("/proc/self/uid_map") or ""),
     )
 
 

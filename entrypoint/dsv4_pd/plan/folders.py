@@ -42,7 +42,7 @@ def _first_writable(*candidates: Path) -> Path:
 
 def _writable(path: Path) -> bool:
     if os.path.exists(path):  # noqa: PTH110 - unlike Path.exists it says no where it may not look
-        return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
+        return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
     return os.access(_existing(path), os.W_OK | os.X_OK)
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from dsv4_pd.errors import HardwareError, Problem, SettingsError
 from dsv4_pd.host.facts import Gpu, HostFacts
+from dsv4_pd.host.nvml_causes import explained
 from dsv4_pd.plan.gpu_choice import choose_groups, eligible, named_gpus, resolved, too_few_named, unfit_reason
 from dsv4_pd.plan.notices import Notice, NoticeKind
 from dsv4_pd.plan.profiles import Profile
@@ -100,14 +101,15 @@ def _on_cpu(role: RoleName) -> RolePlacement:
 def _require_gpus(facts: HostFacts) -> None:
     if facts.gpus:
         return
+    inside = facts.software.container is not None
+    read, remedy = explained(facts.gpu_error or "the driver lists no GPU", inside, facts.gpu_error_code)
     raise HardwareError(
         [
             Problem(
                 "no GPU visible",
-                facts.gpu_error or "no GPU",
+                read,
                 "NVIDIA GPUs that the driver lists",
-                "start the container with --gpus all, or compose's reservation, where nvidia-smi lists them; "
-                "DSV4_PROFILE=demo-cpu runs the whole appliance without a GPU",
+                f"{remedy}; DSV4_PROFILE=demo-cpu runs the whole appliance without a GPU",
             )
         ]
     )

@@ -30,6 +30,7 @@ CONSUMERS = {
     "request_timeout": "router `--request-timeout-secs`",
     "prefill_gpus": "serve; CUDA_VISIBLE_DEVICES, engine `--base-gpu-id`",
     "decode_gpus": "serve; CUDA_VISIBLE_DEVICES, engine `--base-gpu-id`",
+    "lost_gpus": "serve: gpu-visible, asked before each start",
     "numa": "serve; numactl, engine `--numa-node`",
     "min_vram_gb": "serve: which GPUs count",
     "context_length": "engine `--context-length`; router `--max-payload-size`",

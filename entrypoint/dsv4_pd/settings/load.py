@@ -37,19 +37,24 @@ def load(environ: Mapping[str, str]) -> Settings:
     secrets, problems = _read_secret_files(by_name)
     problems += [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
     problems += _renamed(environ)
-    try:
-        settings = Settings(**(_values(by_name) | secrets))
-    except ValidationError as error:
-        wrong = [(str(item["loc"][0]), item) for item in error.errors()]
-        problems += [_problem(item, frozenset(secrets)) for _, item in wrong]
-        kept = {field: value for field, value in _values(by_name).items() if field not in {name for name, _ in wrong}}
-        settings = Settings(**kept)  # the rest still has something to say
-    problems += _port_clashes(settings)
+    settings, wrong = _validated(by_name, secrets)
+    problems += wrong + _port_clashes(settings)
     settings, unplaced = _with_places(settings, environ)
     problems += unplaced
     if problems:
         raise SettingsError(problems)
     return settings
+
+
+def _validated(by_name: Mapping[str, str], secrets: Mapping[str, Any]) -> tuple[Settings, list[Problem]]:
+    """The settings that keep their rules (the others at their defaults), and what is wrong with the others."""
+    values: dict[str, Any] = {**_values(by_name), **secrets}
+    try:
+        return Settings(**values), []
+    except ValidationError as error:
+        items = {str(item["loc"][0]): item for item in error.errors()}
+    problems = [_problem(item, frozenset(secrets), by_name) for item in items.values()]
+    return Settings(**{field: value for field, value in values.items() if field not in items}), problems
 
 
 def _values(by_name: Mapping[str, str]) -> dict[str, str]:
@@ -108,7 +113,7 @@ def secret_of(field: str, by_name: Mapping[str, str]) -> str | None:
         try:
             Settings(**{field: value})
         except ValidationError as error:
-            problems = [_problem(item, frozenset(secrets)) for item in error.errors()]
+            problems = [_problem(item, frozenset(secrets), by_name) for item in error.errors()]
     if problems:
         raise SettingsError(problems)
     return value
@@ -193,7 +198,7 @@ def _port_clashes(settings: Settings) -> list[Problem]:
     return problems
 
 
-def _problem(item: Any, from_files: frozenset[str]) -> Problem:
+def _problem(item: Any, from_files: frozenset[str], by_name: Mapping[str, str]) -> Problem:
     """One pydantic error in our words; a secret's value is never repeated."""
     field = str(item["loc"][0])
     name = env_name(field) + ("_FILE" if field in from_files else "")
@@ -210,12 +215,17 @@ def _problem(item: Any, from_files: frozenset[str]) -> Problem:
         "value_error": str(context.get("error")),
     }.get(item["type"], item["msg"])
     default = Settings.model_fields[field].default
-    hint = f"set {name}={default}, its default, or unset it" if default else f"fix or unset {name}"
-    return Problem(name, _found(item, field), expected, hint)
+    hint = (
+        f"set {name}={default}, its default, or unset it"
+        if default and not isinstance(default, tuple)
+        else f"fix or unset {name}"
+    )
+    return Problem(name, _found(item, field, by_name), expected, hint)
 
 
-def _found(item: Any, field: str) -> str:
+def _found(item: Any, field: str, by_name: Mapping[str, str]) -> str:
+    """The value as it was written; a secret's fault in words that don't show it."""
     if field not in SECRETS:
-        return repr(item["input"])
+        return repr(by_name.get(env_name(field), item["input"]))
     error = item.get("ctx", {}).get("error")
     return f"a key (hidden) with {error.found}" if isinstance(error, UnusableKey) else "(hidden)"

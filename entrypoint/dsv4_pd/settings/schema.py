@@ -95,6 +95,11 @@ class Settings(BaseModel):
     # GPUs
     prefill_gpus: GpuList = Field((), description="GPUs of prefill: index, UUID or PCI bus id, comma-separated.")
     decode_gpus: GpuList = Field((), description="GPUs of decode, likewise.")
+    lost_gpus: Annotated[Literal["refuse", "ignore"], WORD] = Field(
+        "refuse",
+        description="Cards that don't answer while GPUs are chosen by topology: `refuse` to start, or `ignore` them "
+        "and start on the ones that are left, if a profile fits.",
+    )
     numa: Annotated[Literal["auto", "strict", "off"], WORD] = Field(
         "auto", description="Bind servers to their GPUs' NUMA node; `strict` refuses to start unbound."
     )
