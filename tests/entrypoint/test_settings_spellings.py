@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -27,16 +28,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 NUMBERS = [
-    "0", "1", "-1", "+1", "007", "8000", "65535", "65536", "1e3", "1_000", "8k", "0x10", "inf", "nan", "-inf", "Infinity",
+    "0", "1", "-1", "+1", "007", "8000", "65535", "65536", "1e3", "1_000", "8k", "0x10", "inf", "nan", "-inf",
+    "Infinity",
     "1.0", "1.5", ".5", "5.", "0.5", "0.999", "1/2", "٣", "８０００", "²", "9" * 30, "0.0000000000000000001",
     "90s", "60m", "1.5h", "0.5", "0.5s", "1d", "1 h", "1H", "10ms", "1:30", "PT1H", "2m30s", "1000000h",
 ]  # fmt: skip
 TEXTS = [
-    "", " ", "auto", "AUTO", "on", "true", "yes", "~", "~/m", "~nobody-here/m", "./m", "../m", "m/", "/m//", "a/b", "a/b/", "a//b",
-    "a/b/c", "a:b", "https://x/y", "$HOME/m", "m" * 300, "-m", "--port 1", "'", "\"open", "a b", "a\\b", "%s", "%(x)s", "{}",
-    "::", "[::]", "::1", "[::1]", "fe80::1%eth0", "localhost", "LOCALHOST", "box.example", "*", "0", "127.1", "127.0.0.01",
+    "", " ", "auto", "AUTO", "on", "true", "yes", "~", "~/m", "~nobody-here/m", "./m", "../m", "m/", "/m//", "a/b",
+    "a/b/",
+    "a//b",
+    "a/b/c", "a:b", "https://x/y", "$HOME/m", "m" * 300, "-m", "--port 1", "'", "\"open", "a b", "a\\b", "%s",
+    "%(x)s", "{}",
+    "::", "[::]", "::1", "[::1]", "fe80::1%eth0", "localhost", "LOCALHOST", "box.example", "*", "0", "127.1",
+    "127.0.0.01",
     "0.0.0.0:8000", "http://0.0.0.0", "::ffff:127.0.0.1", "10.0.0.5/24", "256.1.1.1",
-    "0-3", "3-0", "all", "none", "void", "1+1", "device=0,1", "0, 1", "0;1", "[0]", "0-99999", "GPU-8932f937", "MIG-1/2/3", "0:1",
+    "0-3", "3-0", "all", "none", "void", "1+1", "device=0,1", "0, 1", "0;1", "[0]", "0-99999", "GPU-8932f937",
+    "MIG-1/2/3", "0:1",
     "c1:00.0", "00010000:c1:00.0", "nvidia.com/gpu=0", "gpu:4", "v1.0", "refs/pr/1", "a..b", "a.lock", "main~1",
 ]  # fmt: skip
 WRAPS = [
@@ -67,7 +74,7 @@ def consumed(field: str, found: Settings) -> None:
     argv = router_argv(found, "pd")
     host = argv[argv.index("--host") + 1]
     assert ipaddress.ip_address(host.strip("[]")) and (host.startswith("[") == (":" in host))
-    for flag, word in zip(argv, argv[1:], strict=False):
+    for flag, word in pairwise(argv):
         if flag.startswith("--") and not word.startswith("--") and re.search("port|secs|requests|size|tokens", flag):
             assert re.fullmatch(r"0|[1-9][0-9]{0,18}", word), (flag, word)  # Rust takes no sign, blank or underscore
     assert int(argv[argv.index("--request-timeout-secs") + 1]) == found.request_timeout >= 1
@@ -81,10 +88,10 @@ def consumed(field: str, found: Settings) -> None:
     if field in PLACED and field in found.model_fields_set:
         assert value.is_absolute() and "~" not in str(value)[:2]
     if isinstance(value, str) and field not in SECRETS:
-        assert value.isprintable() and value.encode()
+        assert value.isprintable() and len(value.encode()) >= len(value)
     if field == "model":
         assert not value.startswith(("~", ".", "-"))
-    if field.endswith("_gpus"):
+    if field in ("prefill_gpus", "decode_gpus"):
         assert all(
             re.fullmatch(r"[0-9]{1,3}|(GPU-)?[0-9a-fA-F-]+|[0-9a-f]{4,8}:[0-9a-f:]+\.[0-7]", card) for card in value
         )

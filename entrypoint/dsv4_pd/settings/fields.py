@@ -97,13 +97,19 @@ def _word(value: Any) -> Any:
 def shell_words(value: Any) -> Any:
     """Text that a shell would split into words.
 
+    >>> shell_words('"--log-requests --x 1"'), shell_words("--a 'b c'")
+    ('--log-requests --x 1', "--a 'b c'")
+
     Raises:
         ValueError: for an open quote.
     """
     try:
-        shlex.split(value)
+        words = shlex.split(value)
     except ValueError as error:
         raise ValueError(f"shell words ({error})") from error
+    # No flag has a blank before its value: these are the quotes that `docker run --env-file` keeps.
+    if len(words) == 1 and words[0].startswith("-") and " " in words[0].partition("=")[0]:
+        return shell_words(words[0])
     return value
 
 

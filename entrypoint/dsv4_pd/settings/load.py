@@ -215,11 +215,7 @@ def _problem(item: Any, from_files: frozenset[str], by_name: Mapping[str, str]) 
         "value_error": str(context.get("error")),
     }.get(item["type"], item["msg"])
     default = Settings.model_fields[field].default
-    hint = (
-        f"set {name}={default}, its default, or unset it"
-        if default and not isinstance(default, tuple)
-        else f"fix or unset {name}"
-    )
+    hint = f"set {name}={default}, its default, or unset it" if default else f"fix or unset {name}"
     return Problem(name, _found(item, field, by_name), expected, hint)
 
 
