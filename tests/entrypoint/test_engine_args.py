@@ -51,7 +51,7 @@ def test_every_gpu_profile_resolves(
         assert got["tp_size"] == tensor_parallel
         assert got["attention_backend"] == "dsv4" and got["page_size"] == 256
         assert got["kv_cache_dtype"] == "fp8_e4m3" and got["moe_runner_backend"] == "flashinfer_mxfp4"
-        assert got["context_length"] == plan.settings.context_length
+        assert got["context_length"] == plan.settings.context_length + 256  # the gate holds the setting's limit
         assert got["max_running_requests"] == plan.settings.max_running_requests
         prefill, decode = plan.settings.prefill_mem_fraction, plan.settings.decode_mem_fraction
         assert got["mem_fraction_static"] == (prefill if role == "prefill" else decode)

@@ -6,10 +6,8 @@ holds both against each other.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from dsv4_pd.errors import Problem
 from dsv4_pd.plan.memory_model import PAGE
@@ -17,8 +15,6 @@ from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings, env_name
 
-_CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
-_CONTEXT_UNKNOWN = 2048  # what the engine takes for a model that says nothing
 _OVERRIDE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"
 
 
@@ -51,9 +47,10 @@ def _chunk(settings: Settings, profile: Profile, around: Surroundings) -> tuple[
 
 def _context(settings: Settings, profile: Profile, around: Surroundings) -> tuple[str, str, str] | None:
     """ModelConfig._derive_context_length of configs/model_config.py."""
-    most = model_context(read_config(around))
-    allowed = around.environ.get(_OVERRIDE, "").lower() in ("1", "true", "yes", "y")
-    if most is None or settings.context_length <= most or allowed:
+    if around.model_context is None or around.environ.get(_OVERRIDE, "").lower() in ("1", "true", "yes", "y"):
+        return None
+    most = around.model_context
+    if settings.context_length <= most:
         return None
     return str(settings.context_length), f"at most {most}, the model's own", f"set DSV4_CONTEXT_LENGTH={most}"
 
@@ -70,33 +67,17 @@ def problems(settings: Settings, profile: Profile, around: Surroundings) -> list
     return [Problem(env_name(rule.field), *found) for rule in RULES if (found := rule.wrong(settings, profile, around))]
 
 
-def read_config(around: Surroundings) -> Mapping[str, Any]:
-    """The model's config.json; empty where there is none to read, which is the model check's to say."""
-    if around.model.path is None:
-        return {}
-    try:
-        found = json.loads((around.model.path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def server_context(settings: Settings) -> int:
+    """The engine's own context length: with it, exactly the setting is usable.
 
-
-def model_context(config: Mapping[str, Any]) -> int | None:
-    """Tokens of context that the engine derives from a config.json (get_context_length, hf_transformers/common.py).
-
-    >>> model_context({"max_position_embeddings": 4096, "rope_scaling": {"factor": 4}})
-    16384
-    >>> model_context({"max_position_embeddings": 8, "rope_scaling": {"factor": 4, "rope_type": "llama3"}})
-    8
+    Of its context the engine keeps six tokens to itself (tp_worker.py get_worker_info: one, and five of the input). It
+    is given a page more, so that a length in pages stays one, and the gate holds the setting's limit exactly.
     """
-    if not config:
-        return None
-    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    scaling = scaling if isinstance(scaling, dict) else {}
-    plain = "original_max_position_embeddings" in scaling or scaling.get("rope_type") == "llama3"
-    factor = 1 if plain else scaling.get("factor", 1)
-    for key in _CONTEXT_KEYS:
-        value = config.get(key)
-        if isinstance(value, int) and isinstance(factor, int | float):
-            return int(factor * value)
-    return _CONTEXT_UNKNOWN
+    return settings.context_length + PAGE
+
+
+def context_env(settings: Settings, around: Surroundings) -> dict[str, str]:
+    """The limit for the gate; and leave for that page, where the setting is all that the model has."""
+    env = {"DSV4_CONTEXT_LIMIT": str(settings.context_length)}
+    beyond = around.model_context is not None and server_context(settings) > around.model_context
+    return env | ({_OVERRIDE: "1"} if beyond else {})

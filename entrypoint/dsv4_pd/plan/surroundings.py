@@ -15,7 +15,7 @@ from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.numa import Permission, Policy
 from dsv4_pd.host.read import probe_node
-from dsv4_pd.plan import folders
+from dsv4_pd.plan import folders, model_context
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.model_files import Model, hub_cache, look, read_shape
 from dsv4_pd.plan.paths import Paths, share_dir, venvs_dir
@@ -48,6 +48,7 @@ class Surroundings:
     environ: Mapping[str, str] = field(default_factory=_nothing)  # the operator's own variables
     numa: Permission = field(default_factory=lambda: Permission("membind"))
     model: Model = field(default_factory=lambda: Model(None))
+    model_context: int | None = None  # tokens that the model's config.json allows; None: not known
     shape: Shape | None = field(default_factory=Shape)  # of the model; None: not one that the memory model knows
     disks: tuple[Disk, ...] = ()
     executable: frozenset[Path] | None = None  # interpreters that can be started; None: not asked
@@ -81,6 +82,7 @@ def read(
         environ=environ,
         numa=_permission(settings, facts, machine),
         model=model,
+        model_context=model_context.read(model.path),
         shape=read_shape(model),
         disks=tuple(_disks(paths, model, hub_cache(environ))),
         executable=frozenset(path for path in interpreters if os.access(path, os.X_OK)),
@@ -104,6 +106,7 @@ def assume(
         environ=environ,
         numa=permission,
         model=model,
+        model_context=model_context.read(model.path),
         shape=read_shape(model),
         versions=installed_versions(settings.engine_python),
     )

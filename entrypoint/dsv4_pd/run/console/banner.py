@@ -23,6 +23,7 @@ def banner(plan: Plan, health: Mapping[str, Any]) -> str:
         "",
         *(_role_line(role) for role in plan.placement.roles),
         "",
+        f" context  {settings.context_length} tokens, prompt and answer together; a longer request is refused",
         f" API      {url_of(settings.host, settings.port)}/v1   ({settings.router})",
         f" ops      {url_of(settings.ops_host, settings.ops_port)}/status   /livez  /readyz  /metrics",
         *(f" WARNING  {notice}" for notice in open_api.notices(settings)),
