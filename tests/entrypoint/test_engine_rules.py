@@ -35,13 +35,13 @@ def test_the_demo_refuses(environ: dict[str, str], subject: str, expected: str) 
 def test_a_models_own_name_with_a_colon_is_refused_where_it_would_be_served(tmp_path: Path) -> None:
     folder = tmp_path / "a:b"
     folder.symlink_to(ROOT / "demo/model")
-    with pytest.raises(SettingsError, match="DSV4_SERVED_MODEL_NAME: found .*a:b', the model's own name"):
+    with pytest.raises(SettingsError, match=r"DSV4_SERVED_MODEL_NAME: found .*a:b', the model's own name"):
         make({"DSV4_PROFILE": "single", "DSV4_MODE": "single", "DSV4_MODEL": str(folder)}, eight_cards())
     make({**DEMO, "DSV4_MODEL": str(folder)}, no_gpu())  # the profile gives a name
 
 
 def test_a_step_fills_whole_pages_on_a_gpu_only() -> None:
-    with pytest.raises(SettingsError, match="a multiple of 256.*set DSV4_CHUNKED_PREFILL_SIZE=1024"):
+    with pytest.raises(SettingsError, match=r"a multiple of 256.*set DSV4_CHUNKED_PREFILL_SIZE=1024"):
         make({"DSV4_CHUNKED_PREFILL_SIZE": "1000"}, eight_cards())
     make({**DEMO, "DSV4_CHUNKED_PREFILL_SIZE": "128"}, no_gpu())
 
@@ -82,7 +82,8 @@ def test_ranges_are_understood(prefill: str, decode: str, profile: str) -> None:
 CONFIGS = [
     {"max_position_embeddings": 4096}, {"max_sequence_length": 10, "max_position_embeddings": 4096}, {"vocab_size": 7},
     {"max_position_embeddings": 4096, "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
-    {"max_position_embeddings": 4096, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}},
+    {"max_position_embeddings": 4096, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+                                                       "original_max_position_embeddings": 64}},
     {"max_position_embeddings": 4096, "rope_scaling": {"rope_type": "llama3", "factor": 4.0}},
     json.loads((ROOT / "demo/model/config.json").read_text()),
 ]  # fmt: skip
