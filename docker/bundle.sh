@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 name=$(basename "${image%:*}")-${image##*:}
 target=$folder/$name
 mkdir -p "$target/config"
-cp compose.yaml .env.example LICENSE "$target/"
+cp compose.yaml compose.gpus.yaml .env.example LICENSE "$target/"
 cp -r config/monitoring "$target/config/"
 install -m 755 docker/install.sh "$target/install.sh"
 echo "$image" >"$target/image-name"

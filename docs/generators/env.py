@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+from dsv4_pd.plan import engine_rules
+from dsv4_pd.settings import consumers
 from dsv4_pd.settings.schema import DURATIONS, SECRETS, Settings, env_name
 from pydantic.fields import FieldInfo
 
@@ -52,7 +54,28 @@ def env_markdown() -> str:
         )
         if name in SECRETS:
             parts.append(f"| `{env_name(name)}_FILE` | – | path | {_FILE_NOTE} |")
-    return "\n".join(parts) + "\n"
+    return "\n".join([*parts, *_rules()]) + "\n"
+
+
+def _rules() -> list[str]:
+    """setting -> consumer -> rule: the rule is the one that validates."""
+    also = {rule.field: rule.accepts for rule in engine_rules.RULES}
+    lines = [
+        "",
+        "## Who takes a setting, and what it accepts",
+        "",
+        "A value is read once, by the rule of whoever takes it, and every program gets it in that one form: an address",
+        "without brackets, an absolute path, whole seconds. Anything else is refused with exit code 2, naming setting,",
+        "value and what is accepted. Quotes and blanks around a value are taken off, but for keys and extra arguments.",
+        "`dsv4-pd plan --resolve` has the engine and the router themselves resolve their command lines.",
+        "",
+        "| setting | consumer | accepts |",
+        "|---|---|---|",
+    ]
+    for name in Settings.model_fields:
+        rule = "; ".join(filter(None, [consumers.accepts(name), also.get(name)]))
+        lines.append(f"| `{env_name(name)}` | {consumers.CONSUMERS[name]} | {rule} |")
+    return lines
 
 
 def env_example() -> str:
@@ -135,9 +158,14 @@ def _values(name: str, info: FieldInfo) -> str:
     choices = list(_literals(info.annotation))
     if choices:
         return " \\| ".join(f"`{choice}`" for choice in choices)
-    names = {int: "number", float: "number", Path: "path"}
-    kind = next((text for python, text in names.items() if info.annotation in (python, python | None)), None)
-    return kind or ("list" if typing.get_origin(info.annotation) is tuple else "text")
+    kinds = {int: "number", float: "number", Path: "path", tuple: "list"}
+    return next((text for python, text in kinds.items() if python in _bare_types(info.annotation)), "text")
+
+
+def _bare_types(annotation: Any) -> list[Any]:
+    """The types that an annotation is made of, without their rules and parameters."""
+    parts = [annotation, *typing.get_args(annotation)]
+    return [typing.get_origin(part) or part for part in (getattr(part, "__origin__", part) for part in parts)]
 
 
 def _literals(annotation: Any) -> Iterator[str]:

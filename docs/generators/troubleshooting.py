@@ -7,6 +7,8 @@ import inspect
 from dsv4_pd.doctor.base import Check
 from dsv4_pd.doctor.catalogue import CHECKS
 from dsv4_pd.doctor.checks import kv_link
+from dsv4_pd.host.nvml_causes import CAUSES
+from dsv4_pd.run.guard.endings import LIKELY
 
 _HEAD = """\
 # Troubleshooting, by symptom
@@ -32,7 +34,29 @@ def text() -> str:
     """The page."""
     checks = (*CHECKS, kv_link.CHECK)
     rows = "".join(f"| {_cell(c.symptom)} | [{c.name}](#{c.name}) | {'refuses' if c.fatal else ''} |\n" for c in checks)
-    return _HEAD + rows + "".join(_section(check) for check in checks)
+    return _HEAD + rows + "".join(_section(check) for check in checks) + _causes() + _endings()
+
+
+def _causes() -> str:
+    """What NVML says: one row for each cause, none for the rest."""
+    rows = "".join(
+        f"| {c.name} | `{c.words.replace('|', '&#124;')}` | {_cell(c.host)} | {_cell(c.container)} | {c.source} |\n"
+        for c in CAUSES
+    )
+    return (
+        "\n## What NVML says\n\n"
+        "From `entrypoint/dsv4_pd/host/nvml_causes.py`. Words that are in no row get no remedy.\n\n"
+        "| Cause | Words | On the host | In a container | Source |\n|---|---|---|---|---|\n" + rows
+    )
+
+
+def _endings() -> str:
+    """How a process ended."""
+    rows = "".join(f"| {how} | {_cell(words)} |\n" for how, words in LIKELY.items())
+    return (
+        "\n## How a process ended\n\nFrom `entrypoint/dsv4_pd/run/guard/endings.py`; signals also as 128 + number.\n\n"
+        "| It ended by | Likely cause |\n|---|---|\n" + rows
+    )
 
 
 def _cell(words: str) -> str:

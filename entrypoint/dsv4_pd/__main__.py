@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 
 
 def main() -> int:
     """Dispatch; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):  # a locale's own encoding may lack what a model's name or a frame has
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     command = sys.argv[1] if len(sys.argv) > 1 else "serve"
     if command == "health":
         from dsv4_pd.run.health import main as health

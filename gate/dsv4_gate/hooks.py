@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -75,7 +76,19 @@ def _bounds() -> Bounds | None:
 def _bounds_of(manager: Any) -> Bounds:
     """The engine may be told to cut what is too long; then no prompt is too long."""
     endless = manager.allow_auto_truncate or manager.tokenizer is None
+    say_the_limit(manager, os.environ.get("DSV4_CONTEXT_LIMIT", ""))
     return Bounds(manager.context_len, sys.maxsize if endless else _longest_token(manager.tokenizer))
+
+
+def say_the_limit(manager: Any, asked: str) -> None:
+    """One limit for what /v1/models tells and what is refused above it: prompt and answer together.
+
+    The scheduler keeps six tokens of its context, or more where the KV cache is smaller, and would refuse or cut what
+    the engine's front still lets in. `asked` is what the operator set; without it the scheduler's own limit counts.
+    """
+    usable = manager.max_req_input_len or manager.context_len
+    limit = min(usable, int(asked)) if asked.isdecimal() else usable
+    manager.context_len = manager.model_config.context_len = limit
 
 
 def _longest_token(tokenizer: Any) -> int:

@@ -75,6 +75,11 @@ def software(**more: Any) -> Callable[[HostFacts], HostFacts]:
     return lambda f: replace(f, software=replace(f.software, **more))
 
 
+def unusable(**more: Any) -> Callable[[HostFacts], HostFacts]:
+    """Device files are here, and NVML lists nothing."""
+    return lambda f: replace(software(nvidia_devices=("nvidia0",), **more)(f), gpus=())
+
+
 def matrix(f: HostFacts) -> HostFacts:
     rows = [list(row) for row in f.peer_access]
     rows[0][1] = "chipset not supported"
@@ -91,6 +96,10 @@ FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
     "gpus, too few": (lambda f: replace(f, gpus=f.gpus[:3], peer_access=()), "gpu-plan"),
     "gpu_error": (lambda f: replace(f, gpus=(), gpu_error="any words"), "gpu-visible"),
     "devices_revoked": (lambda f: replace(f, gpus=(), devices_revoked=True), "gpu-visible"),
+    "gpu_error_code": (lambda f: replace(f, gpus=(), gpu_error_code=18), "gpu-visible"),
+    "unread": (lambda f: replace(f, unread=("clock (ValueError: x)",)), "host-files"),
+    "Software.selinux": (unusable(container="docker", selinux="enforcing, container_t"), "device-access"),
+    "Software.user_namespace": (unusable(container="podman", user_namespace=True), "device-access"),
     "numa_nodes": (node({"memory_bytes": 0}), "numa-binding"),
     "NumaNode.id": (node({"id": 7}), "numa-binding"),
     "NumaNode.cpus": (node({"cpus": frozenset()}), "numa-binding"),
@@ -292,7 +301,7 @@ def test_docker_waits_for_the_drain(drain: float, grace: str, verdict: CheckVerd
     assert alone["stop-grace"].verdict is CheckVerdict.SKIP
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "box.example"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "fd00::7"])
 def test_an_api_without_a_key_that_others_reach(host: str) -> None:
     finding = verdicts(situation(api_key=None, host=host))["api-key"]
     assert (finding.verdict, host in finding.read, "DSV4_API_KEY_FILE" in finding.remedy) == (

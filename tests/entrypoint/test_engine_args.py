@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from conftest import VENVS
 from dsv4_pd.plan import folders
 from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.resolve import ask
 from dsv4_pd.run import files
 from support.plans import eight_cards, make
 
@@ -26,18 +28,12 @@ CASES = [
 ]
 
 
-def resolve(plan: Plan, role: str) -> dict[str, Any]:
-    program = next(program for program in plan.programs if program.name == role)
-    flags = program.argv[program.argv.index("--") + 1 :]
-    env = {"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "HOME": str(plan.paths.run), **dict(program.env)}
-    env.pop("SGLANG_PLUGINS", None)
-    done = subprocess.run(
-        [str(VENVS / "engine/bin/python"), str(HERE / "engine/resolve_server_args.py"), *flags],
-        capture_output=True, text=True, env=env, timeout=240, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    data: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return data
+def resolve(plan: Plan, role: str) -> Mapping[str, Any]:
+    python = VENVS / "engine/bin/python"
+    here = replace(plan, settings=plan.settings.model_copy(update={"engine_python": python}))
+    answer = ask._server(here, next(program for program in plan.programs if program.name == role))
+    assert answer.error is None, answer.error
+    return answer.values
 
 
 @pytest.mark.engine
@@ -55,7 +51,7 @@ def test_every_gpu_profile_resolves(
         assert got["tp_size"] == tensor_parallel
         assert got["attention_backend"] == "dsv4" and got["page_size"] == 256
         assert got["kv_cache_dtype"] == "fp8_e4m3" and got["moe_runner_backend"] == "flashinfer_mxfp4"
-        assert got["context_length"] == plan.settings.context_length
+        assert got["context_length"] == plan.settings.context_length + 256  # the gate holds the setting's limit
         assert got["max_running_requests"] == plan.settings.max_running_requests
         prefill, decode = plan.settings.prefill_mem_fraction, plan.settings.decode_mem_fraction
         assert got["mem_fraction_static"] == (prefill if role == "prefill" else decode)

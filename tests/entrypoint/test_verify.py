@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from dsv4_pd.cli.verify import command, read_key
+from dsv4_pd.cli.verify import command
 from dsv4_pd.client.api import Call, Reply
+from dsv4_pd.client.where import api_key
 from dsv4_pd.run.ops.exposition import Sample
 from dsv4_pd.verify import catalogue, prompts
 from dsv4_pd.verify.base import Check, Outcome, Result, Subject, failed, passed, skipped
@@ -232,10 +233,10 @@ def test_more_launches_need_a_way_to_restart() -> None:
 
 def test_key_from_where_serve_takes_it(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from-file\n")
-    assert read_key(tmp_path / "key", {"DSV4_API_KEY": "x"}) == "from-file"
-    assert read_key(None, {"DSV4_API_KEY_FILE": str(tmp_path / "key")}) == "from-file"
-    assert read_key(None, {"DSV4_API_KEY": "x"}) == "x"
-    assert read_key(None, {}) is None
+    assert api_key({"DSV4_API_KEY": "x"}, tmp_path / "key") == "from-file"
+    assert api_key({"DSV4_API_KEY_FILE": str(tmp_path / "key")}) == "from-file"
+    assert api_key({"DSV4_API_KEY": "x"}) == "x"
+    assert api_key({}) is None
 
 
 def test_list_needs_no_appliance() -> None:

@@ -235,3 +235,22 @@ def test_stop_grace_exceeds_the_sum_of_the_waits(config: Config) -> None:
     service = config("")["services"]["dsv4-pd"]
     assert service["stop_grace_period"] == "1m30s"  # drain 30 s, router, hard ends and the sweep 20 s more
     assert int(service["labels"]["autoheal.stop.timeout"]) >= 90
+
+
+def reserved(text: str) -> list[dict[str, Any]]:
+    service = yaml.safe_load(text.replace("!override", ""))["services"]["dsv4-pd"]
+    found: list[dict[str, Any]] = service["deploy"]["resources"]["reservations"]["devices"]
+    return found
+
+
+def test_gpus_are_taken_by_cdi_whatever_their_number() -> None:
+    """No list of cards, and no hook behind systemd's back; the demo takes none."""
+    assert reserved(TEXT) == [{"driver": "cdi", "device_ids": ["nvidia.com/gpu=all"], "capabilities": ["gpu"]}]
+    assert not re.search(r"/dev/nvidia[0-9]", TEXT) and "devices" not in FILE["services"]["dsv4-pd"]
+    assert not {"devices", "deploy"} & set(FILE["services"]["demo"])
+
+
+def test_the_fallback_reserves_all_and_names_no_device() -> None:
+    text = (ROOT / "compose.gpus.yaml").read_text(encoding="utf-8")
+    assert reserved(text) == [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
+    assert "devices: !override" in text  # merged lists would ask for both

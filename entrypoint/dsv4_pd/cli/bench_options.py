@@ -18,7 +18,7 @@ from dsv4_pd.bench import report, results
 from dsv4_pd.bench.load import Target
 from dsv4_pd.bench.results import Run
 from dsv4_pd.cli.status import default_url
-from dsv4_pd.cli.verify import api_url, read_key
+from dsv4_pd.client import where as places
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.settings.load import load as load_settings
@@ -82,8 +82,9 @@ def target(given: Mapping[str, Any]) -> tuple[dict[str, Any], Target]:
         raise ApplianceError(f"the load generator is the engine's, and {python} does not exist; `make engine` makes it")
     about = status.get("about") or {}
     tokenizer = str((about.get("weights") or {}).get("name") or status.get("model"))
-    url = given["api_url"] or api_url(ops.url)
-    return status, Target(url, str(status.get("model")), tokenizer, python, read_key(given["api_key_file"]))
+    url = given["api_url"] or places.api_url(ops.url, os.environ)
+    key = places.api_key(os.environ, given["api_key_file"])
+    return status, Target(url, str(status.get("model")), tokenizer, python, key)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from dsv4_pd.cli.status_view import WINDOW_S, view
+from dsv4_pd.client import where
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.run.states import SERVING
@@ -21,15 +22,9 @@ from dsv4_pd.run.states import SERVING
 _TICK_S = 1.0
 
 
-def default_url(environ: Any = os.environ) -> str:
-    """The ops port on this machine, where the same settings put it.
-
-    >>> default_url({}), default_url({"DSV4_OPS_HOST": "0.0.0.0"}), default_url({"DSV4_OPS_HOST": "::1"})
-    ('http://127.0.0.1:8001', 'http://127.0.0.1:8001', 'http://[::1]:8001')
-    """
-    host = environ.get("DSV4_OPS_HOST") or "127.0.0.1"
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{host}:{environ.get('DSV4_OPS_PORT') or 8001}"
+def default_url() -> str:
+    """The ops port on this machine, where the same settings put it."""
+    return where.ops_url(os.environ)
 
 
 @click.command("status")

@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 from rich.console import Console
 from rich.text import Text
 
 from dsv4_pd.cli.status import default_url
+from dsv4_pd.client import where
 from dsv4_pd.client.api import Api
 from dsv4_pd.client.child import started
 from dsv4_pd.client.ops import Ops
@@ -128,25 +128,12 @@ def _subject(ops: Ops, given: Mapping[str, Any], seed: int) -> Subject:
         start_single=single,
         seed=seed,
     )
-    api = Api(given["api_url"] or api_url(ops.url), str(status.get("model")), read_key(given["api_key_file"]))
+    api = Api(
+        given["api_url"] or where.api_url(ops.url, os.environ),
+        str(status.get("model")),
+        where.api_key(os.environ, given["api_key_file"]),
+    )
     return Subject(api, ops, options, _local(status, about))
-
-
-def api_url(ops_url: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The API beside an ops port.
-
-    >>> api_url("http://gpu-box:8001", {})
-    'http://gpu-box:8000'
-    """
-    return f"http://{urlsplit(ops_url).hostname}:{environ.get('DSV4_PORT') or 8000}"
-
-
-def read_key(path: Path | None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The API key from the option's file, or from where `serve` takes it."""
-    named = path or (Path(environ["DSV4_API_KEY_FILE"]) if environ.get("DSV4_API_KEY_FILE") else None)
-    if named:
-        return named.read_text(encoding="utf-8").removesuffix("\n") or None
-    return environ.get("DSV4_API_KEY") or None
 
 
 def _local(status: Mapping[str, Any], about: Mapping[str, Any]) -> Local | None:

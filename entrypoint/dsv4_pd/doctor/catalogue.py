@@ -11,6 +11,7 @@ from dsv4_pd.plan.situation import Situation
 # A new check is a module of dsv4_pd.doctor.checks with a CHECK, and its name here.
 ORDER = (
     "gpu_visible",
+    "device_access",
     "driver_version",
     "compat_libraries",
     "container_toolkit",
@@ -31,6 +32,7 @@ ORDER = (
     "numa_binding",
     "numa_permission",
     "cpuset",
+    "host_files",
     "host_memory",
     "shared_memory",
     "locked_memory",

@@ -48,11 +48,18 @@ def open_capture(folder: Path) -> Machine:
         raise ValueError(f"no {CAPTURE_FILE} in {str(folder)!r}")
     try:
         machine = Replay(folder)
-        facts_of(machine)
+        facts = facts_of(machine)
+        _require_some(facts)
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"a damaged {CAPTURE_FILE} ({type(error).__name__}: {words})") from error
     return machine
+
+
+def _require_some(facts: HostFacts) -> None:
+    """A record of which not even one card can be read is no machine of ours."""
+    if facts.unread and not facts.gpus:
+        raise ValueError(facts.unread[0])
 
 
 def capture(machine: Machine, folder: Path) -> Path:

@@ -108,6 +108,8 @@ class Software:
     toolkit_in_docker: bool | None = None  # Docker knows the NVIDIA runtime or a CDI spec
     nvidia_devices: tuple[str, ...] = ()  # names below /dev
     driver_libraries: tuple[str, ...] = ()  # libcuda/libnvidia-ml found on the loader path
+    selinux: str | None = None  # "permissive", or "enforcing" with the type that confines us
+    user_namespace: bool = False  # our root is another user outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class HostFacts:
     allowed_cpus: Numbers
     driver_version: str | None = None
     gpu_error: str | None = None  # why no GPU could be read, in NVML's words
+    gpu_error_code: int | None = None  # nvmlReturn_t of it
     devices_revoked: bool = False  # NVML's "unknown error": the container lost its devices
     lost_gpus: tuple[tuple[int, str], ...] = ()  # cards that can't be asked: the driver's index, NVML's words
     allowed_nodes: Numbers | None = None  # memory nodes of the cpuset
@@ -143,3 +146,4 @@ class HostFacts:
     units: tuple[Unit, ...] = ()
     cpu_model: str | None = None
     clock_skew_s: float | None = None  # system clock minus hardware clock
+    unread: tuple[str, ...] = ()  # what a reader failed on, and how: unknown, not absent

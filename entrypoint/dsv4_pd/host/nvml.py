@@ -34,8 +34,12 @@ _P2P_WORDS = {
 def _ask(question: Callable[[], Any]) -> Any:
     try:
         return question()
-    except (nv.NVMLError, nv.NVMLLibraryMismatchError):  # the second: a driver older than the question
+    except Exception:  # a driver older than the question, or an answer that pynvml can't read: unknown
         return None
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, nv.NVMLError) else f"{type(error).__name__}: {error}"
 
 
 def _processes(handle: Any) -> list[dict[str, Any]]:
@@ -68,7 +72,7 @@ def _gpu(index: int, handle: Any) -> dict[str, Any]:
     return {
         "index": index,
         "uuid": nv.nvmlDeviceGetUUID(handle),
-        "name": nv.nvmlDeviceGetName(handle),
+        "name": _ask(lambda: nv.nvmlDeviceGetName(handle)) or "a GPU without a name",
         "pci_bus_id": nv.nvmlDeviceGetPciInfo(handle).busId,
         "compute_capability": list(nv.nvmlDeviceGetCudaComputeCapability(handle)),
         "memory_total": memory.total,
@@ -118,8 +122,8 @@ def query(skip: frozenset[int] = frozenset()) -> dict[str, Any]:
             handle = nv.nvmlDeviceGetHandleByIndex(index)
             gpus.append(_gpu(index, handle))
             handles.append(handle)
-        except nv.NVMLError as error:
-            lost.append({"index": index, "error": str(error), "error_code": error.value})
+        except Exception as error:  # also words that are no text, or an answer that pynvml does not know
+            lost.append({"index": index, "error": _words(error), "error_code": getattr(error, "value", None)})
     _tell({"asking": None})
     return {
         # The only card's words are the machine's: there is nothing else to go by.
@@ -143,8 +147,8 @@ def _card(uuid: str) -> dict[str, Any]:
     try:
         handle = nv.nvmlDeviceGetHandleByUUID(uuid)
         memory = _memory(handle)
-    except nv.NVMLError as error:
-        return {"error": str(error)}
+    except Exception as error:
+        return {"error": _words(error)}
     running = _ask(lambda: nv.nvmlDeviceGetComputeRunningProcesses(handle)) or []
     return {"used": memory.used, "total": memory.total, "pids": sorted(item.pid for item in running)}
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dsv4_pd.host import parse
-from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, NumaNode, PciBridge, PcieLink
+from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, ResourceLimits, NumaNode, PciBridge, PcieLink, Software
 from dsv4_pd.host.machine import Machine, machine_at
 from dsv4_pd.host.system import clock_skew, read_limits, read_software, read_units
 
 _NODES = "/sys/devices/system/node"
 _PCI = "/sys/bus/pci/devices"
 _NVML_UNKNOWN = 999
+_Found = TypeVar("_Found")
 
 
 def read_facts(root: Path = Path("/")) -> HostFacts:
@@ -26,36 +30,76 @@ def probe_node(facts: HostFacts) -> int:
 
 
 def facts_of(machine: Machine) -> HostFacts:
-    """The facts of a machine, live or replayed."""
-    status = machine.text("/proc/self/status") or ""
-    meminfo = machine.text("/proc/meminfo") or ""
-    cpuinfo = (machine.text("/proc/cpuinfo") or "")[:8192]
-    nodes = _numa_nodes(machine)
-    answers = machine.nvml()
-    gpus = _gpus(machine, answers, nodes)
-    version = answers.get("cuda_version")
-    return HostFacts(
+    """The facts of a machine, live or replayed. What can't be read is unknown, named in `unread`, and hides nothing."""
+    tried = Tried()
+    nodes = tried("NUMA nodes", lambda: _numa_nodes(machine), ())
+    answers = tried("NVML", machine.nvml, {"error": "NVML's answers can't be read", "gpus": []})
+    gpus, broken = _gpus(machine, answers, nodes, tried)
+    words = answers.get("error") or (None if gpus else "the driver lists no GPU")
+    facts = HostFacts(
         gpus=gpus,
         numa_nodes=nodes,
-        allowed_cpus=parse.status_list(status, "Cpus_allowed_list") or _all_cpus(nodes),
+        allowed_cpus=tried("allowed CPUs", lambda: _allowed_cpus(machine, nodes), frozenset()),
         driver_version=answers.get("driver_version"),
-        gpu_error=answers.get("error") or (None if gpus else "the driver lists no GPU"),
+        gpu_error=words,
+        gpu_error_code=answers.get("error_code"),
         devices_revoked=_revoked(answers),
-        lost_gpus=tuple((card["index"], card["error"]) for card in answers.get("lost", [])),
-        allowed_nodes=parse.status_list(status, "Mems_allowed_list"),
-        cuda_version=None if version is None else (version // 1000, version % 1000 // 10),
-        peer_access=_peer_access(answers),
-        bridges=_bridges(machine, gpus),
-        iommu=_iommu(machine),
-        virtual_machine=" hypervisor" in cpuinfo,
-        cpu_model=parse.cpu_model(cpuinfo),
-        memory_bytes=parse.meminfo(meminfo, "MemTotal"),
-        memory_available_bytes=parse.meminfo(meminfo, "MemAvailable"),
-        limits=read_limits(machine),
-        software=read_software(machine),
-        units=read_units(machine),
-        clock_skew_s=clock_skew(machine),
+        lost_gpus=(*tried("lost GPUs", lambda: _lost(answers), ()), *broken),
+        allowed_nodes=tried("allowed nodes", lambda: _status(machine, "Mems_allowed_list"), None),
+        cuda_version=tried("CUDA version", lambda: _cuda(answers), None),
+        peer_access=tried("peer access", lambda: _peer_access(answers, gpus), ()),
+        bridges=tried("PCI bridges", lambda: _bridges(machine, gpus), ()),
+        iommu=tried("IOMMU", lambda: _iommu(machine, gpus), None),
+        limits=tried("limits", lambda: read_limits(machine), ResourceLimits()),
+        software=tried("software", lambda: read_software(machine), Software()),
+        units=tried("systemd units", lambda: read_units(machine), ()),
+        clock_skew_s=tried("clock", lambda: clock_skew(machine), None),
+        **tried("memory and processor", lambda: _box(machine), {}),
     )
+    return replace(facts, unread=tuple(tried.failed))
+
+
+class Tried:
+    """Readers, each on its own: one that raises costs what it reads, and is named."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    def __call__(self, what: str, reader: Callable[[], _Found], default: Any) -> _Found:
+        try:
+            return reader()
+        except Exception as error:  # a file that nobody foresaw must not hide the rest of the machine
+            self.failed.append(f"{what} ({type(error).__name__}: {' '.join(str(error).split())[:120]})")
+            fallback: _Found = default
+            return fallback
+
+
+def _status(machine: Machine, key: str) -> frozenset[int] | None:
+    return parse.status_list(machine.text("/proc/self/status") or "", key)
+
+
+def _allowed_cpus(machine: Machine, nodes: tuple[NumaNode, ...]) -> frozenset[int]:
+    return _status(machine, "Cpus_allowed_list") or _all_cpus(nodes)
+
+
+def _box(machine: Machine) -> dict[str, Any]:
+    meminfo = machine.text("/proc/meminfo") or ""
+    cpuinfo = (machine.text("/proc/cpuinfo") or "")[:8192]
+    return {
+        "virtual_machine": " hypervisor" in cpuinfo,
+        "cpu_model": parse.cpu_model(cpuinfo),
+        "memory_bytes": parse.meminfo(meminfo, "MemTotal"),
+        "memory_available_bytes": parse.meminfo(meminfo, "MemAvailable"),
+    }
+
+
+def _cuda(answers: dict[str, Any]) -> tuple[int, int] | None:
+    version = answers.get("cuda_version")
+    return None if version is None else (version // 1000, version % 1000 // 10)
+
+
+def _lost(answers: dict[str, Any]) -> tuple[tuple[int, str], ...]:
+    return tuple((card["index"], card["error"]) for card in answers.get("lost", []))
 
 
 def _revoked(answers: dict[str, Any]) -> bool:
@@ -76,19 +120,36 @@ def _numa_node(machine: Machine, number: int) -> NumaNode:
         id=number,
         cpus=parse.cpu_list(machine.text(f"{folder}/cpulist") or ""),
         memory_bytes=parse.meminfo(memory, "MemTotal") or 0,
-        distances=tuple(int(word) for word in (machine.text(f"{folder}/distance") or "").split()),
+        distances=_distances(machine.text(f"{folder}/distance") or ""),
         free_bytes=parse.meminfo(memory, "MemFree"),
     )
+
+
+def _distances(text: str) -> tuple[int, ...]:
+    """Distances to each node; none where one of them can't be read, because their places count."""
+    found = [parse.number(word) for word in text.split()]
+    return tuple(item for item in found if item is not None) if None not in found else ()
 
 
 def _all_cpus(nodes: tuple[NumaNode, ...]) -> frozenset[int]:
     return frozenset().union(*(node.cpus for node in nodes))
 
 
-def _gpus(machine: Machine, answers: dict[str, Any], nodes: tuple[NumaNode, ...]) -> tuple[Gpu, ...]:
-    sockets = {node.id: _socket(machine, node) for node in nodes}
-    found = (_gpu(machine, raw, sockets) for raw in answers.get("gpus", []))
-    return tuple(sorted(found, key=lambda gpu: gpu.pci_bus_id))
+def _gpus(
+    machine: Machine, answers: dict[str, Any], nodes: tuple[NumaNode, ...], tried: Tried
+) -> tuple[tuple[Gpu, ...], list[tuple[int, str]]]:
+    """(cards in PCI bus order, those whose answers make no card: index and why)."""
+    sockets = {node.id: tried(f"socket of node {node.id}", partial(_socket, machine, node), None) for node in nodes}
+    found: list[Gpu] = []
+    broken: list[tuple[int, str]] = []
+    for position, raw in enumerate(answers.get("gpus") or []):
+        before = len(tried.failed)
+        gpu = tried(f"GPU {position}", partial(_gpu, machine, raw, sockets), None)
+        if gpu is not None:
+            found.append(gpu)
+        else:
+            broken.append((position, tried.failed[before]))
+    return tuple(sorted(found, key=lambda gpu: gpu.pci_bus_id)), broken
 
 
 def _gpu(machine: Machine, raw: dict[str, Any], sockets: dict[int, int | None]) -> Gpu:
@@ -96,12 +157,12 @@ def _gpu(machine: Machine, raw: dict[str, Any], sockets: dict[int, int | None]) 
     node = _device_node(machine, address, sockets)
     major, minor = raw["compute_capability"]
     return Gpu(
-        index=raw["index"],
-        uuid=raw["uuid"],
-        name=raw["name"],
+        index=int(raw["index"]),
+        uuid=str(raw["uuid"]),
+        name=str(raw["name"]),
         pci_bus_id=address,
-        compute_capability=(major, minor),
-        memory_bytes=raw["memory_total"],
+        compute_capability=(int(major), int(minor)),
+        memory_bytes=int(raw["memory_total"]),
         numa_node=node,
         socket=None if node is None else sockets.get(node),
         bridges=parse.bridges(machine.link(f"{_PCI}/{address}") or ""),
@@ -118,9 +179,8 @@ def _gpu(machine: Machine, raw: dict[str, Any], sockets: dict[int, int | None]) 
 
 def _device_node(machine: Machine, address: str, sockets: dict[int, int | None]) -> int | None:
     """The node of a PCI device. On a machine with one node, -1 can only mean that one."""
-    text = (machine.text(f"{_PCI}/{address}/numa_node") or "-1").strip()
-    node = int(text) if text.lstrip("-").isdecimal() else -1
-    if node >= 0:
+    node = parse.number(machine.text(f"{_PCI}/{address}/numa_node"))
+    if node is not None and node >= 0:
         return node
     return next(iter(sockets)) if len(sockets) == 1 else None
 
@@ -129,18 +189,18 @@ def _socket(machine: Machine, node: NumaNode) -> int | None:
     if not node.cpus:
         return None
     path = f"/sys/devices/system/cpu/cpu{min(node.cpus)}/topology/physical_package_id"
-    text = (machine.text(path) or "").strip()
-    return int(text) if text.isdecimal() else None
+    package = parse.number(machine.text(path))
+    return package if package is not None and package >= 0 else None
 
 
 def _link(machine: Machine, raw: dict[str, Any], address: str) -> PcieLink:
     """Widths from sysfs as well: the card's own maximum, where NVML answers for card and slot together."""
-    width = (machine.text(f"{_PCI}/{address}/max_link_width") or "").strip()
+    width = parse.number(machine.text(f"{_PCI}/{address}/max_link_width"))
     return PcieLink(
         generation=raw.get("pcie_generation"),
         width=raw.get("pcie_width"),
         max_generation=raw.get("pcie_card_generation") or raw.get("pcie_max_generation"),
-        max_width=int(width) if width.isdecimal() and 0 < int(width) < 64 else raw.get("pcie_max_width"),
+        max_width=width if width is not None and 0 < width < 64 else raw.get("pcie_max_width"),
         slot_generation=raw.get("pcie_max_generation"),
     )
 
@@ -150,13 +210,13 @@ def _process(machine: Machine, raw: dict[str, Any]) -> GpuProcess:
     return GpuProcess(pid=raw["pid"], name=name or None, memory_bytes=raw.get("memory"))
 
 
-def _peer_access(answers: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
+def _peer_access(answers: dict[str, Any], gpus: tuple[Gpu, ...]) -> tuple[tuple[str, ...], ...]:
     """NVML's matrix, put into the order of `HostFacts.gpus` (PCI bus order)."""
     matrix = answers.get("peer_access") or []
-    gpus = answers.get("gpus", [])
-    if len(matrix) != len(gpus):
+    place = {raw.get("uuid"): i for i, raw in enumerate(answers.get("gpus") or [])}
+    order = [place[gpu.uuid] for gpu in gpus]
+    if len(matrix) != len(place) or any(len(row) != len(matrix) for row in matrix):
         return ()
-    order = sorted(range(len(gpus)), key=lambda i: parse.bus_id(gpus[i]["pci_bus_id"]))
     return tuple(tuple(matrix[row][column] for column in order) for row in order)
 
 
@@ -168,10 +228,19 @@ def _bridges(machine: Machine, gpus: tuple[Gpu, ...]) -> tuple[PciBridge, ...]:
     )
 
 
-def _iommu(machine: Machine) -> str | None:
+def _iommu(machine: Machine, gpus: tuple[Gpu, ...]) -> str | None:
+    """How the cards reach memory. Their own groups count: another device may well be translated, or not.
+
+    Where no card's group can be read, all groups count if they agree; unknown otherwise.
+    """
     cmdline = machine.text("/proc/cmdline")
     if cmdline is None:
         return None
-    groups = machine.names("/sys/kernel/iommu_groups")
-    kinds = tuple((machine.text(f"/sys/kernel/iommu_groups/{name}/type") or "").strip() for name in groups)
-    return parse.iommu_mode(tuple(filter(None, kinds)), bool(machine.names("/sys/class/iommu")), cmdline)
+    links = [machine.link(f"{_PCI}/{gpu.pci_bus_id}/iommu_group") for gpu in gpus]
+    own = {link.rpartition("/")[2] for link in links if link}
+    groups = own or set(machine.names("/sys/kernel/iommu_groups"))
+    kinds = {(machine.text(f"/sys/kernel/iommu_groups/{name}/type") or "").strip() for name in sorted(groups)} - {""}
+    mode = parse.iommu_mode(tuple(sorted(kinds)), bool(machine.names("/sys/class/iommu")), cmdline)
+    if not own and gpus and len({kind.startswith("DMA") for kind in kinds}) > 1:
+        return None
+    return mode

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import TypeVar
 
 from dsv4_pd.host import parse
 from dsv4_pd.host.facts import ResourceLimits, Software, Unit
 from dsv4_pd.host.machine import Machine
 
+_Limit = TypeVar("_Limit", int, float)
 _CGROUP = "/sys/fs/cgroup"
 UNIT_FOLDER = "/etc/systemd/system/multi-user.target.wants"
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/compat", "/usr/lib/wsl/lib")
@@ -22,17 +25,26 @@ def read_limits(machine: Machine) -> ResourceLimits:
     shm_mounted, shm = parse.shm_mount(machine.text("/proc/mounts") or "")
     cgroup = parse.cgroup_path(machine.text("/proc/self/cgroup") or "")
     v1 = machine.text(f"{_CGROUP}/memory/memory.limit_in_bytes")
-    pages = (machine.text("/proc/sys/vm/nr_hugepages") or "").strip()
     return ResourceLimits(
         nofile=nofile,
         nofile_hard=nofile_hard,
         memlock_bytes=memlock,
         shm_bytes=shm,
         shm_mounted=shm_mounted,
-        memory_limit_bytes=parse.memory_max(machine.text(f"{_CGROUP}{cgroup}/memory.max") or v1),
-        cpu_quota=parse.cpu_max(machine.text(f"{_CGROUP}{cgroup}/cpu.max")),
-        hugepages=int(pages) if pages.isdecimal() else None,
+        memory_limit_bytes=_least(parse.memory_max(text) for text in (*_above(machine, cgroup, "memory.max"), v1)),
+        cpu_quota=_least(parse.cpu_max(text) for text in _above(machine, cgroup, "cpu.max")),
+        hugepages=parse.number(machine.text("/proc/sys/vm/nr_hugepages")),
     )
+
+
+def _above(machine: Machine, cgroup: str, name: str) -> list[str | None]:
+    """A limit's file in our cgroup and in each one above it: the smallest of them counts."""
+    parts = cgroup.split("/")
+    return [machine.text(f"{_CGROUP}{'/'.join(parts[:depth])}/{name}") for depth in range(len(parts), 0, -1)]
+
+
+def _least(limits: Iterable[_Limit | None]) -> _Limit | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def read_software(machine: Machine) -> Software:
@@ -53,6 +65,8 @@ def read_software(machine: Machine) -> Software:
             for name in machine.names(folder)
             if _DRIVER_LIBRARY.fullmatch(name)
         ),
+        selinux=parse.selinux(machine.text("/sys/fs/selinux/enforce"), machine.text("/proc/self/attr/current")),
+        user_namespace=parse.user_namespace(machine.text("/proc/self/uid_map") or ""),
     )
 
 
@@ -89,5 +103,5 @@ def read_units(machine: Machine) -> tuple[Unit, ...]:
 
 def clock_skew(machine: Machine) -> float | None:
     """Seconds that the system clock is ahead of the hardware clock."""
-    text = (machine.text("/sys/class/rtc/rtc0/since_epoch") or "").strip()
-    return machine.clock() - int(text) if text.isdecimal() else None
+    seconds = parse.number(machine.text("/sys/class/rtc/rtc0/since_epoch"))
+    return None if seconds is None else machine.clock() - seconds

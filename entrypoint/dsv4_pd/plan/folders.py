@@ -41,7 +41,7 @@ def _first_writable(*candidates: Path) -> Path:
 
 
 def _writable(path: Path) -> bool:
-    if path.exists():
+    if os.path.exists(path):  # noqa: PTH110 - unlike Path.exists it says no where it may not look
         return path.is_dir() and os.access(path, os.W_OK | os.X_OK)
     return os.access(_existing(path), os.W_OK | os.X_OK)
 
@@ -53,7 +53,7 @@ def _executable(path: Path) -> bool:
 
 def _existing(path: Path) -> Path:
     """The path itself, or its closest parent that exists."""
-    while not path.exists():
+    while not os.path.exists(path):  # noqa: PTH110
         path = path.parent
     return path
 

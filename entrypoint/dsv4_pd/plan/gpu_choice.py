@@ -55,17 +55,7 @@ def named_gpus(settings: Settings, need: GpuNeed, gpus: Sequence[Gpu]) -> dict[s
         SettingsError: for every name that is unknown, doubled or in both roles, and for unequal groups.
         HardwareError: for every named GPU that can't carry a role.
     """
-    problems: list[Problem] = []
-    found: dict[str, tuple[Gpu, ...]] = {}
-    for role in _ROLES:
-        names = settings.prefill_gpus if role == "prefill" else settings.decode_gpus
-        found[role], wrong = _resolve(_setting(role), names, gpus)
-        problems += wrong
-    problems += _overlap(found)
-    if not problems and settings.mode == "pd":
-        problems += _sizes(found)
-    if problems:
-        raise SettingsError(problems)
+    found = resolved(settings, gpus)
     unfit = [
         Problem(
             _setting(role),
@@ -80,6 +70,36 @@ def named_gpus(settings: Settings, need: GpuNeed, gpus: Sequence[Gpu]) -> dict[s
     if unfit:
         raise HardwareError(unfit)
     return found
+
+
+def resolved(settings: Settings, gpus: Sequence[Gpu]) -> dict[str, tuple[Gpu, ...]]:
+    """The GPUs that the settings name, by role, whatever they are.
+
+    Raises:
+        SettingsError: for every name that is unknown, doubled or in both roles, and for unequal groups.
+    """
+    problems: list[Problem] = []
+    found: dict[str, tuple[Gpu, ...]] = {}
+    for role in _ROLES:
+        names = settings.prefill_gpus if role == "prefill" else settings.decode_gpus
+        found[role], wrong = _resolve(_setting(role), names, gpus)
+        problems += wrong
+    problems += _overlap(found)
+    if not problems and settings.mode == "pd":
+        problems += _sizes(found)
+    if problems:
+        raise SettingsError(problems)
+    return found
+
+
+def too_few_named(count: int, smallest: int) -> Problem:
+    """Both roles are named, and together they are fewer than any profile has: a wrong setting."""
+    return Problem(
+        "DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS",
+        f"{count // 2} + {count // 2} GPUs",
+        f"{smallest} or more: the weights of the smallest pair need {smallest // 2} cards for each role",
+        "name more cards, or set DSV4_MODE=single",
+    )
 
 
 def _setting(role: str) -> str:

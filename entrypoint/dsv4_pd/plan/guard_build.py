@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsv4_pd import __version__
+from dsv4_pd.host.address import url_of
 from dsv4_pd.plan import open_api
 from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
 from dsv4_pd.plan.paths import Paths, share_dir
@@ -29,14 +30,13 @@ def build(
 ) -> GuardConfig:
     """The guard's view of the plan."""
     by_name = {program.name: program for program in programs}
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host
     return GuardConfig(
         version=__version__,
         fingerprint=_fingerprint(programs),
         mode=placement.mode,
         profile=placement.profile,
         servers=tuple(_server(by_name[name], settings, placement) for name in SERVERS if name in by_name),
-        router_url=f"http://{host}:{settings.port}",
+        router_url=url_of(settings.host, settings.port),
         router_log=str(by_name["router"].log_path),
         model=settings.served_model_name or settings.model,
         model_source=settings.model,

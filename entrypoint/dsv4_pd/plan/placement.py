@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dsv4_pd.errors import HardwareError, Problem
+from dsv4_pd.errors import HardwareError, Problem, SettingsError
 from dsv4_pd.host.facts import Gpu, HostFacts
-from dsv4_pd.plan.gpu_choice import choose_groups, eligible, named_gpus, unfit_reason
+from dsv4_pd.host.nvml_causes import explained
+from dsv4_pd.plan.gpu_choice import choose_groups, eligible, named_gpus, resolved, too_few_named, unfit_reason
 from dsv4_pd.plan.notices import Notice, NoticeKind
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.settings.schema import Settings
@@ -60,7 +61,10 @@ def choose_profile(settings: Settings, facts: HostFacts, known: Mapping[str, Pro
         return "single"
     pairs = [(p.gpus, p) for p in known.values() if p.gpus is not None and "prefill" in p.tensor_parallel]
     pairs.sort(key=lambda pair: -pair[0].count)
-    wanted = len(settings.prefill_gpus) + len(settings.decode_gpus) if settings.prefill_gpus else 0
+    resolved(settings, facts.gpus)  # a wrong name is a wrong setting, before anything is counted
+    wanted = 2 * max(len(settings.prefill_gpus), len(settings.decode_gpus))  # an open role takes as many
+    if 0 < wanted < pairs[-1][0].count:
+        raise SettingsError([too_few_named(wanted, pairs[-1][0].count)])
     for need, profile in pairs:
         if (not wanted or need.count <= wanted) and len(eligible(settings, need, facts.gpus)) >= need.count:
             return profile.name
@@ -97,14 +101,15 @@ def _on_cpu(role: RoleName) -> RolePlacement:
 def _require_gpus(facts: HostFacts) -> None:
     if facts.gpus:
         return
+    inside = facts.software.container is not None
+    read, remedy = explained(facts.gpu_error or "the driver lists no GPU", inside, facts.gpu_error_code)
     raise HardwareError(
         [
             Problem(
                 "no GPU visible",
-                facts.gpu_error or "no GPU",
+                read,
                 "NVIDIA GPUs that the driver lists",
-                "start the container with --gpus all, or compose's reservation, where nvidia-smi lists them; "
-                "DSV4_PROFILE=demo-cpu runs the whole appliance without a GPU",
+                f"{remedy}; DSV4_PROFILE=demo-cpu runs the whole appliance without a GPU",
             )
         ]
     )

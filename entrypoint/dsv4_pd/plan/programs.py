@@ -16,6 +16,8 @@ from typing import Any
 import yaml
 
 from dsv4_pd.host import numa
+from dsv4_pd.host.address import url_of
+from dsv4_pd.plan.engine_rules import context_env, server_context
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.memory_plan import window_ratio
 from dsv4_pd.plan.paths import Paths, venvs_dir
@@ -161,6 +163,7 @@ def server_env(settings: Settings, profile: Profile, placement: Placement, aroun
     env = {
         "SGLANG_HOST_IP": LOOPBACK,  # otherwise the engine probes a route to a public address
         "DSV4_PLUGIN_RECORD_DIR": str(paths.plugin_records),
+        **context_env(settings, around),
         "TMPDIR": str(paths.temp),
         "NO_PROXY": _no_proxy(environ),
         "no_proxy": _no_proxy(environ),
@@ -209,6 +212,7 @@ def _server(
     settings: Settings, profile: Profile, placement: Placement, role: RolePlacement, around: Surroundings
 ) -> Program:
     flags = server_flags(settings, profile, placement, role, around.numa_policy, around.shape)
+    flags["context-length"] = server_context(settings)
     config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
     key = _key_files(settings, around.paths, role.role)
     extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args
@@ -285,7 +289,7 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
             Port("DSV4_PORT", settings.host, settings.port),
             Port("DSV4_ROUTER_METRICS_PORT", LOOPBACK, settings.router_metrics_port),
         ),
-        ready_url=f"http://{LOOPBACK}:{settings.port}/readiness",
+        ready_url=f"{url_of(settings.host, settings.port)}/readiness",
         log_path=around.paths.log("router"),
         files=(*key, ConfigFile(around.paths.control_key, PER_RUN)),
         autorestart=True,
@@ -309,7 +313,7 @@ def _guard(settings: Settings, around: Surroundings) -> Program:
         numa_node=None,
         gpus=(),
         ports=(Port("DSV4_OPS_PORT", settings.ops_host, settings.ops_port),),
-        ready_url=f"http://{LOOPBACK}:{settings.ops_port}/livez",
+        ready_url=f"{url_of(settings.ops_host, settings.ops_port)}/livez",
         log_path=around.paths.log("guard"),
         autorestart=True,
         stop_wait_s=5,

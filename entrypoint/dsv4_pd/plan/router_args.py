@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dsv4_pd.host.address import bracketed
 from dsv4_pd.settings.schema import Settings
 
 LOOPBACK = "127.0.0.1"
@@ -18,7 +19,7 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
     """Flags without the keys, which the launcher adds from files."""
     return (
         "--host",
-        settings.host,
+        bracketed(settings.host),
         "--port",
         str(settings.port),
         *_workers(settings, mode),

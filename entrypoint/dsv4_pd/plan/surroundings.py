@@ -15,7 +15,7 @@ from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.numa import Permission, Policy
 from dsv4_pd.host.read import probe_node
-from dsv4_pd.plan import folders
+from dsv4_pd.plan import folders, model_context
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.model_files import Model, hub_cache, look, read_shape
 from dsv4_pd.plan.paths import Paths, share_dir, venvs_dir
@@ -48,6 +48,7 @@ class Surroundings:
     environ: Mapping[str, str] = field(default_factory=_nothing)  # the operator's own variables
     numa: Permission = field(default_factory=lambda: Permission("membind"))
     model: Model = field(default_factory=lambda: Model(None))
+    model_context: int | None = None  # tokens that the model's config.json allows; None: not known
     shape: Shape | None = field(default_factory=Shape)  # of the model; None: not one that the memory model knows
     disks: tuple[Disk, ...] = ()
     executable: frozenset[Path] | None = None  # interpreters that can be started; None: not asked
@@ -74,13 +75,14 @@ def read(
 ) -> Surroundings:
     """Ask the machine that we run on."""
     paths = folders.resolve(settings, environ)
-    model = look(settings.model, settings.model_revision, environ)
+    model = _model(settings, environ)
     return Surroundings(
         paths=paths,
         share=share_dir(),
         environ=environ,
         numa=_permission(settings, facts, machine),
         model=model,
+        model_context=model_context.read(model.path),
         shape=read_shape(model),
         disks=tuple(_disks(paths, model, hub_cache(environ))),
         executable=frozenset(path for path in interpreters if os.access(path, os.X_OK)),
@@ -96,7 +98,7 @@ def assume(
     """For a machine that we can't ask: in order, but for the NUMA policy that its capture holds and a model given
     as a folder here.
     """
-    model = look(settings.model, settings.model_revision, environ)
+    model = _model(settings, environ)
     permission = _permission(settings, facts, machine) if machine else Permission("membind")
     return Surroundings(
         paths=folders.resolve(settings, environ),
@@ -104,9 +106,19 @@ def assume(
         environ=environ,
         numa=permission,
         model=model,
+        model_context=model_context.read(model.path),
         shape=read_shape(model),
         versions=installed_versions(settings.engine_python),
     )
+
+
+def _model(settings: Settings, environ: Mapping[str, str]) -> Model:
+    """What lies in the model's folder; one that we may not look into is a problem of the model, not the end of all."""
+    try:
+        return look(settings.model, settings.model_revision, environ)
+    except OSError as error:
+        where = Path(error.filename or settings.model)
+        return Model(where, (f"{where} can't be read ({error.strerror})",))
 
 
 def _permission(settings: Settings, facts: HostFacts, machine: Machine) -> Permission:

@@ -10,7 +10,7 @@ from dsv4_pd.errors import ApplianceError, SettingsError
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.read import facts_of
-from dsv4_pd.plan import owned_flags, profiles, surroundings
+from dsv4_pd.plan import engine_rules, owned_flags, profiles, surroundings
 from dsv4_pd.plan.paths import profiles_dir, share_dir
 from dsv4_pd.plan.placement import choose_profile
 from dsv4_pd.plan.plan import Plan, complete, make_plan
@@ -66,6 +66,8 @@ def consider(settings: Settings, facts: HostFacts, known: Mapping[str, Profile],
     around = around_of(settings)
     if profile is not None:
         try:
+            if wrong := engine_rules.problems(settings, profile, around):
+                raise SettingsError(wrong)
             plan = make_plan(settings, profile, facts, around)
         except ApplianceError as error:
             refusal = error

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dsv4_pd.plan import trust
 from dsv4_pd.run.states import SERVING
+from dsv4_pd.settings.text import bare, given, placed
 
 STALE_S = 15.0  # the guard beats every second; this long without it, nobody watches
 _HELP = (
@@ -64,7 +65,9 @@ def _read(path: str | None) -> str | None:
 
 def _default_files() -> list[str]:
     """Where `folders.resolve` puts the run folder, without its imports."""
-    named = os.environ.get("DSV4_RUN_DIR")
+    named = bare(given(os.environ).get("DSV4_RUN_DIR", ""))
     runtime = os.environ.get("XDG_RUNTIME_DIR", "/nonexistent")
-    folders = [named] if named else ["/run/dsv4-pd", f"{runtime}/dsv4-pd", f"/tmp/dsv4-pd-{os.getuid()}"]
+    folders = (
+        [placed(named, os.environ)] if named else ["/run/dsv4-pd", f"{runtime}/dsv4-pd", f"/tmp/dsv4-pd-{os.getuid()}"]
+    )
     return [f"{folder}/health.json" for folder in folders]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -18,7 +19,7 @@ from dsv4_pd.plan import folders
 from dsv4_pd.plan.paths import share_dir
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.survey import survey
-from dsv4_pd.run import files, prebuilt
+from dsv4_pd.run import files, late_devices, prebuilt
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.console.choose import choose
 from dsv4_pd.run.guard import publish
@@ -36,7 +37,9 @@ _STOP_REPLACEMENTS, _UNHEARD_S = 2, 8.0
 
 def run(environ: Mapping[str, str]) -> int:
     """Boot with the settings of an environment, serve until the end, and return the exit code."""
-    situation = survey(environ, Live())
+    situation = late_devices.survey_when_there(
+        lambda: survey(environ, Live()), Live(), lambda text: print(f"dsv4-pd: {text}", file=sys.stderr, flush=True)
+    )
     paths = situation.planned().paths
     inherited.repair()
     folders.make(paths)

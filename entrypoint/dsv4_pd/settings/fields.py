@@ -1,107 +1,159 @@
-"""The types of the settings: how each kind of value is read from text, and what is refused."""
+"""The types of the settings: each is a rule (`settings.rule`) of whoever consumes the value."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, SecretStr
+
+from dsv4_pd.settings import gpu_list, names_of
+from dsv4_pd.settings.rule import Rule
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+# Routers count in 32 bits, some of them signed; no machine comes near it.
+COUNT_MAX = 2**31 - 1
+# A timer beyond overflows in one of the programs; nobody waits longer.
+LONGEST_S = 30 * 86400.0
+_NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12}"
 
 
-def bare(value: Any) -> Any:
-    """Strip blanks and one pair of quotes from a typed value.
+def whole(value: Any, least: int, most: int) -> int:
+    """A whole number in ASCII digits, in bounds: what Python, Rust and a shell all read alike.
 
-    >>> bare(' "8000" ')
-    '8000'
+    >>> whole("0080", 1, 65535)
+    80
     """
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
-        text = text[1:-1].strip()
-    return text
+    if isinstance(value, str):
+        if not re.fullmatch(r"[0-9]{1,12}", value):
+            raise ValueError
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError
+    return value
 
 
-def parse_duration(value: Any) -> Any:
+def number(value: Any) -> float:
+    """A plain decimal number: no exponent, sign, `inf` or `nan`."""
+    if isinstance(value, str):
+        if not re.fullmatch(_NUMBER, value):
+            raise ValueError
+        return float(value)
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    if not known:
+        raise ValueError
+    return float(value)
+
+
+def parse_duration(value: Any) -> float:
     """Seconds from '90', '90s', '60m' or '1.5h'.
 
     >>> parse_duration("60m")
     3600.0
     """
-    text = bare(value)
-    if not isinstance(text, str):
-        return text
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.lower())
-    if not match:
-        raise ValueError("a duration such as 90s, 60m or 1h")
-    return float(match[1]) * _UNITS[match[2]]
+    if isinstance(value, str):
+        match = re.fullmatch(rf"({_NUMBER})\s*([smh]?)", value.lower())
+        if not match:
+            raise ValueError
+        value = float(match[1]) * _UNITS[match[2]]
+    seconds = number(value)
+    if not 0 < seconds <= LONGEST_S:
+        raise ValueError
+    return seconds
 
 
-def _parse_list(value: Any) -> Any:
-    """A tuple from '0,1', '[0,1]' or '0 1'.
+def parse_whole_duration(value: Any) -> float:
+    """The same for a consumer that counts whole seconds, of which 0 often means something else.
 
-    >>> _parse_list("[0, 1]")
-    ('0', '1')
+    >>> parse_whole_duration("1.5m"), parse_whole_duration("0.025h")
+    (90.0, 90.0)
     """
-    text = bare(value)
-    if not isinstance(text, str):
-        return text
-    return tuple(bare(part) for part in re.split(r"[,\s]+", text.strip("[]() ")) if part)
+    seconds = parse_duration(value)
+    if round(seconds, 6) != int(round(seconds, 6)) or seconds < 1:
+        raise ValueError
+    return float(round(seconds))
 
 
-def _lower(value: Any) -> Any:
-    text = bare(value)
-    return text.lower() if isinstance(text, str) else text
+def _share(value: Any) -> float:
+    found = number(value)
+    if not 0 < found < 1:
+        raise ValueError
+    return found
 
 
-Port = Annotated[int, BeforeValidator(bare), Field(ge=1, le=65535)]
-Count = Annotated[int, BeforeValidator(bare), Field(ge=1)]
-Fraction = Annotated[float, BeforeValidator(bare), Field(gt=0, lt=1)]
-Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
-GpuList = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
-Word = BeforeValidator(_lower)
+def _gigabytes(value: Any) -> float:
+    found = number(value)
+    if found <= 0:
+        raise ValueError
+    return found
 
 
-def one_line(value: Any) -> Any:
-    """Free text byte for byte, but on one line: it stands in files that are read line by line."""
-    if isinstance(value, str) and any(mark in value for mark in "\n\r\0"):
-        raise ValueError("text without a line break")
-    return value
+def _word(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
 
 
-def not_a_flag(value: Any) -> Any:
-    """A name that the engine takes as the word after a flag; with a dash in front it would be one itself."""
-    if isinstance(value, str) and value.startswith("-"):
-        raise ValueError("text that does not begin with a dash")
-    return value
-
-
-def shell_words(value: str) -> str:
+def shell_words(value: Any) -> Any:
     """Text that a shell would split into words.
+
+    >>> shell_words('"--log-requests --x 1"'), shell_words("--a 'b c'")
+    ('--log-requests --x 1', "--a 'b c'")
 
     Raises:
         ValueError: for an open quote.
     """
     try:
-        shlex.split(value)
+        words = shlex.split(value)
     except ValueError as error:
         raise ValueError(f"shell words ({error})") from error
+    # No flag has a blank before its value: these are the quotes that `docker run --env-file` keeps.
+    if len(words) == 1 and words[0].startswith("-") and " " in words[0].partition("=")[0]:
+        return shell_words(words[0])
     return value
 
 
+PORT = Rule("a port from 1 to 65535, in digits", lambda value: whole(value, 1, 65535))
+COUNT = Rule(f"a whole number from 1 to {COUNT_MAX}, in digits", lambda value: whole(value, 1, COUNT_MAX))
+FRACTION = Rule("a number between 0 and 1, such as 0.85", _share)
+GIGABYTES = Rule("a number of GB above 0, such as 94", _gigabytes)
+DURATION = Rule("a duration above 0 up to 30 days, such as 90s, 60m or 1.5h", parse_duration)
+SECONDS = Rule("a duration of whole seconds from 1s to 30 days, such as 90s, 60m or 1.5h", parse_whole_duration)
+WORD = Rule("one of the words listed, in any case", _word)
+GPUS = Rule(gpu_list.ACCEPTS, gpu_list.read)
+ADDRESS = Rule(names_of.ADDRESS_ACCEPTS, names_of.address)
+MODEL = Rule(names_of.MODEL_ACCEPTS, names_of.model)
+REVISION = Rule(names_of.REVISION_ACCEPTS, names_of.revision)
+SERVED_NAME = Rule(names_of.SERVED_NAME_ACCEPTS, names_of.served_name, shell_file=False)
+FOLDER = Rule(names_of.FOLDER_ACCEPTS, names_of.folder)
+PROGRAM = Rule(names_of.PROGRAM_ACCEPTS, names_of.folder)
+# Quotes are part of shell words. Which flags are allowed is the plan's question: see plan/owned_flags.py.
+SHELL_WORDS = Rule("shell words: flags that the appliance does not own", shell_words, shell_file=False)
+
+Port = Annotated[int, PORT]
+Count = Annotated[int, COUNT]
+Fraction = Annotated[float, FRACTION]
+Gigabytes = Annotated[float, GIGABYTES]
+Duration = Annotated[float, DURATION]
+Seconds = Annotated[float, SECONDS]
+GpuList = Annotated[tuple[str, ...], GPUS]
+ExtraArgs = Annotated[str, SHELL_WORDS]
+Address = Annotated[str, ADDRESS]
+Model = Annotated[str, MODEL]
+Revision = Annotated[str, REVISION]
+ServedName = Annotated[str, SERVED_NAME]
+Folder = Annotated[Path, FOLDER]
+Interpreter = Annotated[Path, PROGRAM]
+
 KEY_MAX = 4096  # bytes; half of what common proxies take as one header
+KEY_ACCEPTS = f"1 to {KEY_MAX} printable ASCII characters, no blank at either end, as `openssl rand -hex 32` makes"
 
 
 class UnusableKey(ValueError):
     """A key that no client can send; `found` says why in words that don't show it."""
 
     def __init__(self, found: str) -> None:
-        super().__init__(
-            f"1 to {KEY_MAX} printable ASCII characters, no blank at either end, as `openssl rand -hex 32` makes"
-        )
+        super().__init__(KEY_ACCEPTS)
         self.found = found
 
 
@@ -120,8 +172,8 @@ def sendable(value: SecretStr) -> SecretStr:
 def _unsendable(text: str) -> str | None:
     """What is wrong with a key, in words that don't show it; None when nothing is.
 
-    >>> _unsendable("abc "), _unsendable("a b'c")
-    ('a blank at its end', None)
+    >>> _unsendable("abc "), _unsendable("a b'c"), _unsendable('""')
+    ('a blank at its end', None, 'nothing between its quotes')
     """
     strange = [character for character in text if not " " <= character <= "~"]
     checks = {
@@ -131,16 +183,15 @@ def _unsendable(text: str) -> str | None:
         "a character beyond ASCII": bool(strange),
         "a blank at its beginning": text.startswith(" "),
         "a blank at its end": text.endswith(" "),
+        "nothing between its quotes": text in ('""', "''"),  # `docker run --env-file` keeps the quotes of a blank value
         f"{len(text)} characters": len(text) > KEY_MAX,
     }
     return next((words for words, wrong in checks.items() if wrong), None)
 
 
-def is_duration(item: object) -> bool:
-    return isinstance(item, BeforeValidator) and item.func is parse_duration
-
-
-Name = Annotated[str, AfterValidator(one_line), AfterValidator(not_a_flag)]
 Key = Annotated[SecretStr, AfterValidator(sendable)]
-# Which flags are allowed is the plan's question: see plan/owned_flags.py.
-ExtraArgs = Annotated[str, AfterValidator(one_line), AfterValidator(shell_words)]
+
+
+def is_duration(item: object) -> bool:
+    """Whether a field's metadata says that it is in seconds."""
+    return item in (DURATION, SECONDS)

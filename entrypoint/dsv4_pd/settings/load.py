@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from dsv4_pd.errors import Problem, SettingsError
-from dsv4_pd.settings.fields import UnusableKey, bare
+from dsv4_pd.settings.fields import UnusableKey
+from dsv4_pd.settings.names_of import is_folder_like
 from dsv4_pd.settings.schema import (
     COMPOSE_RENAMED,
     COMPOSE_VERSION,
@@ -21,6 +22,7 @@ from dsv4_pd.settings.schema import (
     env_name,
     names,
 )
+from dsv4_pd.settings.text import bare, given, placed
 
 _SECRET_MAX = 64 * 1024  # bytes of a secret's file that are read at most
 
@@ -31,44 +33,93 @@ def load(environ: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: with every problem at once: unknown names, bad values, clashes.
     """
-    secrets, problems = _read_secret_files(environ)
+    by_name = given(environ)
+    secrets, problems = _read_secret_files(by_name)
     problems += [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
-    problems += _port_clashes(environ)
     problems += _renamed(environ)
-    try:
-        settings = Settings(**(_values(environ) | secrets))
-    except ValidationError as error:
-        problems += [_problem(item, frozenset(secrets)) for item in error.errors()]
+    settings, wrong = _validated(by_name, secrets)
+    problems += wrong + _port_clashes(settings)
+    settings, unplaced = _with_places(settings, environ)
+    problems += unplaced
     if problems:
         raise SettingsError(problems)
     return settings
 
 
-def _values(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Field -> text of its variable; an exact name wins over one in another case."""
-    by_name = {name.upper(): value for name, value in sorted(environ.items(), reverse=True) if value}
-    return {field: by_name[env_name(field)] for field in Settings.model_fields if env_name(field) in by_name}
+def _validated(by_name: Mapping[str, str], secrets: Mapping[str, Any]) -> tuple[Settings, list[Problem]]:
+    """The settings that keep their rules (the others at their defaults), and what is wrong with the others."""
+    values: dict[str, Any] = {**_values(by_name), **secrets}
+    try:
+        return Settings(**values), []
+    except ValidationError as error:
+        items = {str(item["loc"][0]): item for item in error.errors()}
+    problems = [_problem(item, frozenset(secrets), by_name) for item in items.values()]
+    return Settings(**{field: value for field, value in values.items() if field not in items}), problems
 
 
-def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
+def _values(by_name: Mapping[str, str]) -> dict[str, str]:
+    """Field -> text of its variable. Blank means unset, in quotes as well; a key's blanks are the key's own fault."""
+    found = {field: by_name.get(env_name(field), "") for field in Settings.model_fields}
+    return {field: text for field, text in found.items() if text and (field in SECRETS or bare(text))}
+
+
+def _with_places(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, list[Problem]]:
+    """With every path that the operator gave made absolute, so that all programs mean the same place."""
+    places: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for field in sorted(settings.model_fields_set):
+        value = getattr(settings, field)
+        if not isinstance(value, Path) and not (field == "model" and _is_folder(value)):
+            continue
+        try:
+            places[field] = type(value)(placed(str(value), environ))
+        except ValueError as error:
+            problems.append(Problem(env_name(field), repr(str(value)), str(error), "write the folder's full path"))
+    return settings.model_copy(update=places), problems
+
+
+def _is_folder(model: str) -> bool:
+    """What is no name of the Hub, or lies here under that name: the engine takes a folder first, too."""
+    return is_folder_like(model) or model.count("/") > 1 or Path(model).is_dir()
+
+
+def _read_secret_files(by_name: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
     """(field -> the text of its file, the problems of those that could not be read)."""
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     for field in SECRETS:
-        name, path = env_name(field), environ.get(env_name(field) + "_FILE", "")
+        name, path = env_name(field), bare(by_name.get(env_name(field) + "_FILE", ""))
         if not path:
             continue
-        if environ.get(name):
+        if by_name.get(name):
             problems.append(Problem(f"{name}_FILE", f"{name} set as well", "one of the two", f"unset {name}"))
             continue
         try:
-            values[field] = _read_secret(Path(path))
+            values[field] = read_secret(Path(placed(path, by_name)))
         except (OSError, ValueError) as error:
             problems.append(_unreadable(f"{name}_FILE", path, error))
     return values, problems
 
 
-def _read_secret(path: Path) -> str:
+def secret_of(field: str, by_name: Mapping[str, str]) -> str | None:
+    """One secret, from its variable or file, checked; None when it is unset.
+
+    Raises:
+        SettingsError: what is wrong with it.
+    """
+    secrets, problems = _read_secret_files(by_name)
+    value = secrets.get(field) or by_name.get(env_name(field))
+    if value is not None and not problems:
+        try:
+            Settings(**{field: value})
+        except ValidationError as error:
+            problems = [_problem(item, frozenset(secrets), by_name) for item in error.errors()]
+    if problems:
+        raise SettingsError(problems)
+    return value
+
+
+def read_secret(path: Path) -> str:
     """The secret in a file, without the line end that editors put after it.
 
     Raises:
@@ -112,33 +163,34 @@ def _renamed(environ: Mapping[str, str]) -> list[Problem]:
 
 
 def _is_unknown(name: str) -> bool:
+    """A name of ours that no setting has; invisible characters before it, which editors leave, are part of it."""
     upper = name.upper()
-    return upper.startswith(PREFIX) and upper not in names() and upper not in FOREIGN
+    meant = upper.lstrip("\ufeff\u200b\xa0 \t").removeprefix("EXPORT ").strip()
+    return meant.startswith(PREFIX) and upper not in names() and upper not in FOREIGN
 
 
 def _unknown(name: str) -> Problem:
     close = difflib.get_close_matches(name.upper(), names(), n=3, cutoff=0.6)
     close.sort(key=lambda other: sorted(other) != sorted(name.upper()))  # two letters swapped: the likeliest slip
     remedy = f"did you mean {close[0]}?" if close else "remove it"
-    return Problem(name, "a name that no setting has", "a setting of docs/env.md", remedy)
+    shown = name if name.isprintable() else ascii(name)
+    return Problem(shown, "a name that no setting has", "a setting of docs/env.md", remedy)
 
 
-def _port_clashes(environ: Mapping[str, str]) -> list[Problem]:
-    """Two settings that name the same port; values that are no number are reported elsewhere."""
+def _port_clashes(settings: Settings) -> list[Problem]:
+    """Two settings that name the same port."""
     first: dict[int, str] = {}
     problems: list[Problem] = []
-    for field, info in Settings.model_fields.items():
+    for field in Settings.model_fields:
         if not field.endswith("port"):
             continue
-        raw = bare(environ.get(env_name(field), "")) or str(info.default)
-        if not raw.isdecimal():
-            continue
-        other = first.setdefault(int(raw), env_name(field))
+        port = getattr(settings, field)
+        other = first.setdefault(port, env_name(field))
         if other != env_name(field):
             problems.append(
                 Problem(
                     env_name(field),
-                    f"{raw}, which {other} has as well",
+                    f"{port}, which {other} has as well",
                     "a port of its own",
                     f"change {env_name(field)} or {other}",
                 )
@@ -146,7 +198,7 @@ def _port_clashes(environ: Mapping[str, str]) -> list[Problem]:
     return problems
 
 
-def _problem(item: Any, from_files: frozenset[str]) -> Problem:
+def _problem(item: Any, from_files: frozenset[str], by_name: Mapping[str, str]) -> Problem:
     """One pydantic error in our words; a secret's value is never repeated."""
     field = str(item["loc"][0])
     name = env_name(field) + ("_FILE" if field in from_files else "")
@@ -164,11 +216,12 @@ def _problem(item: Any, from_files: frozenset[str]) -> Problem:
     }.get(item["type"], item["msg"])
     default = Settings.model_fields[field].default
     hint = f"set {name}={default}, its default, or unset it" if default else f"fix or unset {name}"
-    return Problem(name, _found(item, field), expected, hint)
+    return Problem(name, _found(item, field, by_name), expected, hint)
 
 
-def _found(item: Any, field: str) -> str:
+def _found(item: Any, field: str, by_name: Mapping[str, str]) -> str:
+    """The value as it was written; a secret's fault in words that don't show it."""
     if field not in SECRETS:
-        return repr(item["input"])
+        return repr(by_name.get(env_name(field), item["input"]))
     error = item.get("ctx", {}).get("error")
     return f"a key (hidden) with {error.found}" if isinstance(error, UnusableKey) else "(hidden)"

@@ -1,8 +1,8 @@
 """The operator's settings: read once from the environment, checked together, frozen.
 
-Names carry the prefix `DSV4_`. Blank means unset. A secret may come from a file (`DSV4_API_KEY_FILE`). Numbers,
-switches, lists and durations tolerate quotes and blanks around them, because `docker run --env-file` keeps quotes
-that `docker compose` strips; free text (model names, keys, extra arguments) is taken byte for byte.
+Names carry the prefix `DSV4_`. Blank means unset. A secret may come from a file (`DSV4_API_KEY_FILE`). Each setting's
+type is the rule of whoever consumes it (`settings.fields`). Quotes and blanks around a value are taken off, because
+`docker run --env-file` keeps quotes that `docker compose` strips; keys and extra arguments are taken byte for byte.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from dsv4_pd.settings.fields import (
+    WORD,
+    Address,
     Count,
     Duration,
     ExtraArgs,
+    Folder,
     Fraction,
+    Gigabytes,
     GpuList,
+    Interpreter,
     Key,
-    Name,
+    Model,
     Port,
-    Word,
-    bare,
+    Revision,
+    Seconds,
+    ServedName,
     is_duration,
 )
 
@@ -51,21 +57,21 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     # what
-    mode: Annotated[Literal["pd", "single"], Word] = Field(
+    mode: Annotated[Literal["pd", "single"], WORD] = Field(
         "pd", description="`pd`: prefill and decode on separate GPUs; `single`: one server over all of them."
     )
-    profile: Annotated[str, Word] = Field(
+    profile: Annotated[str, WORD] = Field(
         "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."
     )
-    model: Name = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
-    model_revision: Name | None = Field(None, description="Revision (commit) of the model; pin it.")
-    served_model_name: Name | None = Field(None, description="Name in the API; default: the model's name.")
+    model: Model = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
+    model_revision: Revision | None = Field(None, description="Revision (commit) of the model; pin it.")
+    served_model_name: ServedName | None = Field(None, description="Name in the API; default: the model's name.")
     # API
-    host: Name = Field(
+    host: Address = Field(
         "0.0.0.0", description="Address that the API listens on; with compose, the address that it is published on."
     )
     port: Port = Field(8000, description="Port of the OpenAI-compatible API.")
-    ops_host: Name = Field(
+    ops_host: Address = Field(
         "127.0.0.1", description="Address of health, status and metrics, likewise. No key is required."
     )
     ops_port: Port = Field(8001, description="Port of health, status and metrics.")
@@ -74,7 +80,7 @@ class Settings(BaseModel):
         description="Key that clients must send: printable ASCII, no leading or trailing blank. Without one, anyone "
         "who can reach the port is served.",
     )
-    router: Annotated[Literal["sglang-router", "smg"], Word] = Field(
+    router: Annotated[Literal["sglang-router", "smg"], WORD] = Field(
         "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses."
     )
     max_concurrent_requests: Count = Field(
@@ -85,16 +91,19 @@ class Settings(BaseModel):
     queue_size: Count = Field(
         256, description="Requests that may wait at the front (`smg` only; sglang-router has no queue); more get a 429."
     )
-    request_timeout: Duration = Field(1800.0, description="Longest time that one request may take.")
+    request_timeout: Seconds = Field(1800.0, description="Longest time that one request may take.")
     # GPUs
     prefill_gpus: GpuList = Field((), description="GPUs of prefill: index, UUID or PCI bus id, comma-separated.")
     decode_gpus: GpuList = Field((), description="GPUs of decode, likewise.")
-    numa: Annotated[Literal["auto", "strict", "off"], Word] = Field(
+    lost_gpus: Annotated[Literal["refuse", "ignore"], WORD] = Field(
+        "refuse",
+        description="Cards that don't answer while GPUs are chosen by topology: `refuse` to start, or `ignore` them "
+        "and start on the ones that are left, if a profile fits.",
+    )
+    numa: Annotated[Literal["auto", "strict", "off"], WORD] = Field(
         "auto", description="Bind servers to their GPUs' NUMA node; `strict` refuses to start unbound."
     )
-    min_vram_gb: Annotated[float, BeforeValidator(bare), Field(gt=0)] | None = Field(
-        None, description="Minimum memory of a GPU (GB); default: the profile's."
-    )
+    min_vram_gb: Gigabytes | None = Field(None, description="Minimum memory of a GPU (GB); default: the profile's.")
     # memory
     context_length: Count = Field(524288, description="Longest prompt plus answer, in tokens.")
     prefill_mem_fraction: Fraction = Field(0.80, description="Share of GPU memory for prefill's weights and KV.")
@@ -107,28 +116,28 @@ class Settings(BaseModel):
     chunked_prefill_size: Count = Field(8192, description="Tokens prefilled in one step.")
     max_running_requests: Count = Field(64, description="Requests that decode together.")
     # kernels
-    kernels: Annotated[Literal["auto", "stock"], Word] = Field(
+    kernels: Annotated[Literal["auto", "stock"], WORD] = Field(
         "auto",
         description="`auto`: our sm_120 kernels where they were measured ahead; `stock`: the engine's own.",
     )
-    pcie_allreduce: Annotated[Literal["auto", "on", "off"], Word] = Field(
+    pcie_allreduce: Annotated[Literal["auto", "on", "off"], WORD] = Field(
         "auto", description="The engine's all-reduce over PCIe peer copies; `off` leaves NCCL."
     )
-    speculative: Annotated[Literal["off", "eagle", "dspark"], Word] = Field(
+    speculative: Annotated[Literal["off", "eagle", "dspark"], WORD] = Field(
         "off", description="Speculative decoding algorithm."
     )
     # lifecycle
-    start_timeout: Duration = Field(3600.0, description="Longest time from start to READY.")
+    start_timeout: Seconds = Field(3600.0, description="Longest time from start to READY.")
     stall_timeout: Duration = Field(300.0, description="A start without progress for this long counts as hung.")
     restart_limit: Count = Field(3, description="Restarts within the window before the appliance gives up.")
     restart_window: Duration = Field(1800.0, description="The window of the restart budget.")
-    drain_timeout: Duration = Field(30.0, description="How long a stop waits for requests in flight.")
-    link_timeout: Duration = Field(
+    drain_timeout: Seconds = Field(30.0, description="How long a stop waits for requests in flight.")
+    link_timeout: Seconds = Field(
         600.0,
         description="How long one role of the pair waits for its peer before the request fails; prefill's queue and "
         "computing count, so longer than the longest prompt takes.",
     )
-    safe_mode: Annotated[Literal["auto", "off", "on"], Word] = Field(
+    safe_mode: Annotated[Literal["auto", "off", "on"], WORD] = Field(
         "auto", description="`auto`: stay up, unhealthy, after repeated failed starts; `off`: always exit."
     )
     # escape
@@ -136,10 +145,10 @@ class Settings(BaseModel):
     decode_extra_args: ExtraArgs = Field("", description="Additional flags for the decode server.")
     router_extra_args: ExtraArgs = Field("", description="Additional flags for the router.")
     # logs
-    log_format: Annotated[Literal["auto", "text", "json"], Word] = Field(
+    log_format: Annotated[Literal["auto", "text", "json"], WORD] = Field(
         "auto", description="`auto`: text on a terminal, JSON lines elsewhere."
     )
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], Word] = Field(
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], WORD] = Field(
         "info", description="Log level of the appliance and the servers."
     )
     # internals: only a second appliance on the same host needs other values
@@ -149,15 +158,19 @@ class Settings(BaseModel):
     prefill_nccl_port: Port = Field(30335, description="NCCL rendezvous of prefill.")
     decode_nccl_port: Port = Field(30435, description="NCCL rendezvous of decode.")
     router_metrics_port: Port = Field(29000, description="The router's metrics on loopback.")
-    run_dir: Path | None = Field(
+    run_dir: Folder | None = Field(
         None, description="Sockets, logs and generated files; default: /run/dsv4-pd where writable."
     )
-    state_dir: Path | None = Field(
+    state_dir: Folder | None = Field(
         None, description="What survives a container: start times, failed starts; default: /var/lib/dsv4-pd."
     )
-    cache_dir: Path | None = Field(None, description="Compiled kernels; default: a folder below the state folder.")
-    engine_python: Path = Field(default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang.")
-    router_python: Path | None = Field(None, description="Interpreter that has the router; default by DSV4_ROUTER.")
+    cache_dir: Folder | None = Field(None, description="Compiled kernels; default: a folder below the state folder.")
+    engine_python: Interpreter = Field(
+        default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang."
+    )
+    router_python: Interpreter | None = Field(
+        None, description="Interpreter that has the router; default by DSV4_ROUTER."
+    )
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Settings:
         """A profile's defaults for every setting that the operator left unset."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, fail, ok
+from dsv4_pd.doctor.base import Check, Finding, fail, ok, skip
 from dsv4_pd.plan.situation import Situation
 
 # CUDA 13.0 needs an R580 driver; with an older one every CUDA call fails (CUDA toolkit release notes, table 3).
@@ -13,6 +13,8 @@ DRIVER = 580
 def _run(s: Situation) -> Finding:
     driver, cuda = s.facts.driver_version, s.facts.cuda_version
     read = f"driver {driver or 'unknown'}, serves CUDA {'.'.join(map(str, cuda)) if cuda else 'unknown'}"
+    if driver is None and s.facts.gpu_error:
+        return skip("NVML does not answer, see gpu-visible")
     if driver is None:
         return fail(read, "install the NVIDIA driver on the host: sudo apt install nvidia-open, then reboot")
     major = int(driver.split(".")[0]) if driver.split(".")[0].isdecimal() else 0

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, ok, warn
+from dsv4_pd.host.nvml_causes import explained, remedies
 from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
-    if s.facts.gpus and s.facts.lost_gpus:
-        lost = "; ".join(f"GPU {index}: {words}" for index, words in s.facts.lost_gpus)
-        return warn(
-            f"{len(s.facts.gpus)} GPUs answer, {len(s.facts.lost_gpus)} do not ({lost})",
-            "look for Xid lines in the host's kernel log; `nvidia-smi --gpu-reset` or a reboot may bring it back",
-        )
-    if s.facts.gpus:
-        return ok(f"{len(s.facts.gpus)} GPUs listed by driver {s.facts.driver_version}")
-    words = s.facts.gpu_error or "none listed"
-    if s.facts.devices_revoked:
-        return fail(
-            f"NVML: {words}: the container lost its GPUs (systemctl daemon-reload on the host does that)",
-            "re-create the container: docker compose up -d --force-recreate",
-        )
-    if s.facts.software.container:
-        return fail(words, "start the container with --gpus all, or compose's GPU reservation")
-    return fail(words, "sudo apt install nvidia-open && sudo reboot; `DSV4_PROFILE=demo-cpu` runs without a GPU")
+    facts, inside = s.facts, s.facts.software.container is not None
+    if facts.gpus and facts.lost_gpus:
+        lost = "; ".join(f"GPU {index}: {explained(words, inside)[0]}" for index, words in facts.lost_gpus)
+        read = f"{len(facts.gpus)} GPUs answer, {len(facts.lost_gpus)} do not ({lost})"
+        remedy = remedies((words for _, words in facts.lost_gpus), inside)
+        if s.settings.lost_gpus == "refuse" and not (s.settings.prefill_gpus and s.settings.decode_gpus):
+            return fail(read, f"{remedy}; DSV4_LOST_GPUS=ignore starts on the cards that are left")
+        return warn(read, remedy)
+    if facts.gpus:
+        return ok(f"{len(facts.gpus)} GPUs listed by driver {facts.driver_version}")
+    words = facts.gpu_error or "the driver lists no GPU"
+    read, remedy = explained(words, inside, 999 if facts.devices_revoked else facts.gpu_error_code)
+    return fail(f"NVML: {read}", remedy)
 
 
 CHECK = Check(

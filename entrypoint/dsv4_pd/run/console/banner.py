@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsv4_pd import __version__
+from dsv4_pd.host.address import url_of
 from dsv4_pd.plan import open_api
 from dsv4_pd.plan.placement import RolePlacement
 from dsv4_pd.plan.plan import Plan
@@ -22,8 +23,9 @@ def banner(plan: Plan, health: Mapping[str, Any]) -> str:
         "",
         *(_role_line(role) for role in plan.placement.roles),
         "",
-        f" API      http://{_reachable(settings.host)}:{settings.port}/v1   ({settings.router})",
-        f" ops      http://{_reachable(settings.ops_host)}:{settings.ops_port}/status   /livez  /readyz  /metrics",
+        f" context  {settings.context_length} tokens, prompt and answer together; a longer request is refused",
+        f" API      {url_of(settings.host, settings.port)}/v1   ({settings.router})",
+        f" ops      {url_of(settings.ops_host, settings.ops_port)}/status   /livez  /readyz  /metrics",
         *(f" WARNING  {notice}" for notice in open_api.notices(settings)),
         "",
         " try it:",
@@ -38,17 +40,13 @@ def curl_line(plan: Plan) -> str:
     key = ' -H "Authorization: Bearer $DSV4_API_KEY"' if plan.settings.api_key else ""
     body = f'{{"model": "{_model_name(plan)}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     return (
-        f"curl -sN http://{_reachable(plan.settings.host)}:{plan.settings.port}/v1/chat/completions{key} \\\n"
+        f"curl -sN {url_of(plan.settings.host, plan.settings.port)}/v1/chat/completions{key} \\\n"
         f"  -H 'Content-Type: application/json' -d '{body}'"
     )
 
 
 def _model_name(plan: Plan) -> str:
     return plan.settings.served_model_name or plan.settings.model
-
-
-def _reachable(host: str) -> str:
-    return "127.0.0.1" if host in ("0.0.0.0", "::") else host
 
 
 def _role_line(role: RolePlacement) -> str:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from dsv4_pd.host.nvml_causes import explained
 from dsv4_pd.host.nvml_reader import Ended, Reader, Silent
 
 FREE_BYTES = 2 * 1024**3  # what a driver, a display or a monitoring tool may hold
@@ -100,4 +101,5 @@ class Gpus:
 
 
 def _lost(which: str, words: str) -> str:
-    return f"{which} is lost (NVML: {words}); recreate the container, see the driver's log on the host"
+    read, remedy = explained(words, in_container=True)
+    return f"{which} is lost (NVML: {read}); {remedy}"

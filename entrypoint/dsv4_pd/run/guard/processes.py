@@ -96,10 +96,9 @@ class Processes:
         told: list[str] = [text for who, text in _EXITED.findall(await self._supervisor_log()) if who == name]
         if not told:
             status = (await self._supervisor.process(name)).exit_status
-            return f"exited with code {status}"
-        hint = " (likely out of memory, or its own crash handler)" if "SIGKILL" in told[-1] else ""
-        hint = " (128 + 9: likely out of memory)" if told[-1] == "exit status 137" else hint
-        return told[-1].replace("terminated by", "was ended by").replace("exit status", "exited with code") + hint
+            return endings.likely(f"exited with code {status}")
+        how = told[-1].replace("terminated by", "was ended by").replace("exit status", "exited with code")
+        return endings.likely(how)
 
     async def _supervisor_log(self) -> str:
         try:

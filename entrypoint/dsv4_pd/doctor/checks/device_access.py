@@ -1,0 +1,40 @@
+"""Device files that are here must be open to us: SELinux and a user namespace each refuse in their own way."""
+
+from __future__ import annotations
+
+from dsv4_pd.doctor.base import Check, Finding, fail, ok, skip
+from dsv4_pd.plan.situation import Situation
+
+_SELINUX = (
+    "on the host: sudo setsebool -P container_use_devices on; or for this container alone --security-opt label=disable "
+    "(compose: security_opt: [label=disable]). A model folder needs :z, or its own label"
+)
+_ROOTLESS = (
+    "a rootless engine can't make device cgroups: set no-cgroups = true in /etc/nvidia-container-runtime/config.toml, "
+    "or use CDI (--device nvidia.com/gpu=all); the user needs the group of /dev/nvidia* "
+    "(podman: --group-add keep-groups)"
+)
+
+
+def _run(s: Situation) -> Finding:
+    software = s.facts.software
+    found = [f"SELinux {software.selinux}"] if software.selinux else []
+    found += ["a user namespace (rootless engine or userns-remap)"] if software.user_namespace else []
+    read = " and ".join(found) or "neither SELinux nor a user namespace confines us"
+    if s.facts.gpus or not software.nvidia_devices or not software.container:
+        return ok(read) if s.facts.gpus else skip(f"no device file to open here ({read})")
+    refused = f"{len(software.nvidia_devices)} device files are here and NVML can't use them; {read}"
+    if software.selinux == "enforcing, container_t":
+        return fail(refused, _SELINUX)
+    if software.user_namespace:
+        return fail(refused, _ROOTLESS)
+    return skip(f"NVML's own words tell more, see gpu-visible ({read})")
+
+
+CHECK = Check(
+    name="device-access",
+    symptom='"Insufficient Permissions", or no GPU in the container although /dev/nvidia0 is there',
+    why="SELinux refuses by label whoever asks; a user namespace has no right to devices of the host's root.",
+    source="container_selinux(8); NVIDIA/nvidia-container-toolkit documentation (rootless mode, no-cgroups)",
+    run=_run,
+)

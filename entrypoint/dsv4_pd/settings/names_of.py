@@ -1,0 +1,95 @@
+"""What addresses, models, names and folders may look like: the rules of whoever takes them. Pure.
+
+Each reads text that is already on one line and, but for the served name, without quotes around it (`settings.rule`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Any
+
+from dsv4_pd.settings.text import bare
+
+ADDRESS_ACCEPTS = "an IP address of this machine, such as 0.0.0.0, 127.0.0.1 or ::, or localhost; no port, no URL"
+MODEL_ACCEPTS = "a Hugging Face name such as deepseek-ai/DeepSeek-V4-Flash, or a folder (/models/x, ~/x, ./x)"
+REVISION_ACCEPTS = "a commit, branch or tag, as git allows it"
+SERVED_NAME_ACCEPTS = "a name of 1 to 256 printable characters without a colon, not beginning with a dash"
+FOLDER_ACCEPTS = "a folder of at most 200 bytes: absolute, or from ~ or the working directory"
+PROGRAM_ACCEPTS = "an interpreter's path: absolute, or from ~ or the working directory"
+_PATH_MAX = 200  # bytes; sockets and compilers put their own names behind it
+# huggingface_hub's own rule (utils/_validators.py): both parts of letters, digits, _ - and dots inside.
+_REPO = re.compile(r"(?:\b[\w\-.]+\b/)?\b[\w\-.]{1,96}\b", re.ASCII)
+_NO_REF = re.compile(r"[\s~^:?*\[\\\x7f]|\.\.|//|@\{|^[/.-]|[/.]$|\.lock$")  # git-check-ref-format(1)
+
+
+def address(value: Any) -> str:
+    """A listening address in its shortest form. Both routers parse it themselves and resolve no name.
+
+    >>> address("[::]"), address("localhost"), address("0:0:0:0:0:0:0:1")
+    ('::', '127.0.0.1', '::1')
+    """
+    text = value.lower()
+    if text in ("localhost", "localhost."):
+        return "127.0.0.1"
+    if text.startswith("[") and text.endswith("]"):
+        return str(ipaddress.IPv6Address(_plain(text[1:-1])))
+    try:
+        return str(ipaddress.ip_address(_plain(text)))
+    except ValueError as error:
+        raise ValueError from error
+
+
+def _plain(text: str) -> str:
+    """Without a zone: a number in one program is a name in the next."""
+    if "%" in text or not text.isascii():
+        raise ValueError
+    return text
+
+
+def is_folder_like(text: str) -> bool:
+    """Whether a model's name can only be a folder."""
+    return text.startswith(("/", "~", "./", "../")) or text in (".", "..")
+
+
+def model(value: Any) -> str:
+    """A name of the Hub, or a folder as it was written; `settings.places` makes it absolute."""
+    if is_folder_like(value):
+        return value.rstrip("/") or "/"
+    if value.endswith("/") and value.count("/") <= 2:  # a folder's name completed by the shell
+        value = value.rstrip("/")
+    parts = value.split("/")
+    if len(parts) > 2 and all(parts):
+        return str(value)  # deeper than any name of the Hub: a folder from the working directory
+    if not _REPO.fullmatch(value) or "--" in value or ".." in value or value.endswith(".git"):
+        raise ValueError
+    return str(value)
+
+
+def revision(value: Any) -> str:
+    """What the Hub takes as a revision; it becomes a part of an address there and a file name here."""
+    if not value.isascii() or _NO_REF.search(value) or len(value) > 256:
+        raise ValueError
+    return str(value)
+
+
+def served_name(value: Any) -> str:
+    """Byte for byte, but for quotes around it. The engine keeps the colon for `model:adapter` (validation_hook.py).
+
+    >>> served_name(" a b "), served_name('"flash"')
+    (' a b ', 'flash')
+    """
+    value = bare(value) if bare(value) != value.strip() else value
+    if not value.strip() or len(value) > 256 or ":" in value or value.startswith("-"):
+        raise ValueError
+    return str(value)
+
+
+def folder(value: Any) -> Path:
+    """A path; `settings.places` makes it absolute."""
+    if isinstance(value, Path):
+        return value
+    if not value or len(value.encode()) > _PATH_MAX:
+        raise ValueError
+    return Path(value)
