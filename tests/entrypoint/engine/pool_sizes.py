@@ -4,7 +4,7 @@
 
 Run by the engine's interpreter. The arguments take the engine's own resolution and are published as its scheduler
 publishes them, so the branch that sizes the pools is the one that the server will take. What is stood in for: the
-cards (as in plan/resolve/engine_side.py), packages that only a GPU needs, and the few facts that the engine reads from the
+cards (plan/resolve/engine_side.py), packages that only a GPU needs, and the few facts that the engine reads from the
 loaded model and not from its arguments.
 """
 
