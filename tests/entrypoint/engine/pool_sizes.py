@@ -4,16 +4,18 @@
 
 Run by the engine's interpreter. The arguments take the engine's own resolution and are published as its scheduler
 publishes them, so the branch that sizes the pools is the one that the server will take. What is stood in for: the
-cards (as in resolve_server_args.py), packages that only a GPU needs, and the few facts that the engine reads from the
+cards (plan/resolve/engine_side.py), packages that only a GPU needs, and the few facts that the engine reads from the
 loaded model and not from its arguments.
 """
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace as Namespace
 from typing import Any
 
-from resolve_server_args import GpuOnly, fake_cards
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "entrypoint/dsv4_pd/plan/resolve"))
+from engine_side import GpuOnly, stand_in
 
 
 def loaded_model(args: Any) -> Namespace:
@@ -33,7 +35,7 @@ def loaded_model(args: Any) -> Namespace:
 
 def main() -> None:
     sys.meta_path.append(GpuOnly())
-    fake_cards()
+    stand_in(8, 97887 << 20, (12, 0))
     from sglang.srt.server_args import prepare_server_args, set_global_server_args_for_scheduler
 
     args = prepare_server_args(sys.argv[2:])
