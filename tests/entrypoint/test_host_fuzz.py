@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ PIECES = st.sampled_from([
     "unlimited", "pci", "..", "ExecStart=", "sglang", "http://", "0x", "-1", "\udcff",
 ])  # fmt: skip
 TEXT = st.one_of(st.text(max_size=40), st.lists(PIECES, max_size=12).map("".join))
-PARSERS = {
+PARSERS: dict[str, Callable[[str], object]] = {
     "number": parse.number, "cpu_list": parse.cpu_list, "meminfo": lambda t: parse.meminfo(t, "MemTotal"),
     "status_list": lambda t: parse.status_list(t, "Cpus_allowed_list"),
     "limits": lambda t: parse.limits(t, "Max open files"),
@@ -72,7 +73,8 @@ def test_a_reader_that_raises_is_named_and_costs_only_its_own(monkeypatch: pytes
     def text(path: str) -> str | None:
         if path == "/proc/mounts":
             raise RuntimeError("a driver's own idea of an error")
-        return RECORD["files"].get(path)
+        found: str | None = RECORD["files"].get(path)
+        return found
 
     monkeypatch.setattr(machine, "text", text)
     facts = facts_of(machine)

@@ -30,7 +30,9 @@ ALL = survey_facts({}, eight_cards())
 
 
 def test_late_cards_are_waited_for_and_said_once() -> None:
-    answers, said, slept = [NONE, NONE, ALL], [], []
+    said: list[str] = []
+    slept: list[float] = []
+    answers = [NONE, NONE, ALL]
     found = late_devices.survey_when_there(lambda: look(answers), machine(), said.append, slept.append)
     assert found is ALL and slept == [late_devices.TICK_S] * 2
     assert said == [

@@ -12,10 +12,13 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace as Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "entrypoint/dsv4_pd/plan/resolve"))
-from engine_side import GpuOnly, stand_in
+if TYPE_CHECKING:
+    from dsv4_pd.plan.resolve.engine_side import GpuOnly, stand_in
+else:  # the engine's interpreter has no dsv4_pd: only this one file of it
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "entrypoint/dsv4_pd/plan/resolve"))
+    from engine_side import GpuOnly, stand_in
 
 
 def loaded_model(args: Any) -> Namespace:
