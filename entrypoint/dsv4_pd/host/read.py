@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dsv4_pd.host import parse
-from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, ResourceLimits, NumaNode, PciBridge, PcieLink, Software
+from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, NumaNode, PciBridge, PcieLink, ResourceLimits, Software
 from dsv4_pd.host.machine import Machine, machine_at
 from dsv4_pd.host.system import clock_skew, read_limits, read_software, read_units
 
