@@ -1,7 +1,7 @@
 """Every field that a request of the engine has: what a client may set, what the engine sets, what is refused.
 
-/generate takes the engine's own structures from a client's JSON, with all that they hold for the engine's inner use, and
-smg passes on fields that it does not know. So what is not named here as a client's is refused. A test holds the tables
+/generate takes the engine's own structures from a client's JSON, with all that they hold for the engine's inner use,
+and smg passes on fields that it does not know. So what is not named here as a client's is refused. A test holds the tables
 against the engine's classes: a new field must be put into one of them.
 """
 
@@ -31,12 +31,12 @@ INNER = {
 # A client may set these; other rules look at their values.
 SERVED = frozenset({
     "background", "bootstrap_host", "bootstrap_port", "bootstrap_room", "cache_salt", "conversation_id",
-    "custom_logit_processor", "data_parallel_rank", "extra_key", "input_ids", "log_metrics", "logprob_start_len", "lora_id",
-    "lora_path", "max_thinking_tokens", "modalities", "no_logs", "priority", "return_bytes", "return_entropy",
+    "custom_logit_processor", "data_parallel_rank", "extra_key", "input_ids", "log_metrics", "logprob_start_len",
+    "lora_id", "lora_path", "max_thinking_tokens", "modalities", "no_logs", "priority", "return_bytes", "return_entropy",
     "return_flat_raw_output_top_logprobs", "return_flat_raw_top_logprobs", "return_flat_raw_top_logprobs_b64",
     "return_logprob", "return_prompt_token_ids", "return_sampling_mask", "return_text_in_logprobs", "rid",
-    "routed_dp_rank", "routed_experts_start_len", "routing_key", "sampling_logprobs_mode", "sampling_params", "session_id",
-    "stream", "text", "token_ids_logprob", "top_logprobs_num", "watermark",
+    "routed_dp_rank", "routed_experts_start_len", "routing_key", "sampling_logprobs_mode", "sampling_params",
+    "session_id", "stream", "text", "token_ids_logprob", "top_logprobs_num", "watermark",
 })  # fmt: skip
 # Set by the engine's endpoints before the gate sees the request; a client's value is replaced, or only tells the time.
 ENGINES = frozenset({"external_trace_header", "received_time", "require_reasoning"})
