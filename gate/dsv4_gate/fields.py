@@ -32,11 +32,12 @@ INNER = {
 SERVED = frozenset({
     "background", "bootstrap_host", "bootstrap_port", "bootstrap_room", "cache_salt", "conversation_id",
     "custom_logit_processor", "data_parallel_rank", "extra_key", "input_ids", "log_metrics", "logprob_start_len",
-    "lora_id", "lora_path", "max_thinking_tokens", "modalities", "no_logs", "priority", "return_bytes", "return_entropy",
-    "return_flat_raw_output_top_logprobs", "return_flat_raw_top_logprobs", "return_flat_raw_top_logprobs_b64",
-    "return_logprob", "return_prompt_token_ids", "return_sampling_mask", "return_text_in_logprobs", "rid",
-    "routed_dp_rank", "routed_experts_start_len", "routing_key", "sampling_logprobs_mode", "sampling_params",
-    "session_id", "stream", "text", "token_ids_logprob", "top_logprobs_num", "watermark",
+    "lora_id", "lora_path", "max_thinking_tokens", "modalities", "no_logs", "priority", "return_bytes",
+    "return_entropy", "return_flat_raw_output_top_logprobs", "return_flat_raw_top_logprobs",
+    "return_flat_raw_top_logprobs_b64", "return_logprob", "return_prompt_token_ids", "return_sampling_mask",
+    "return_text_in_logprobs", "rid", "routed_dp_rank", "routed_experts_start_len", "routing_key",
+    "sampling_logprobs_mode", "sampling_params", "session_id", "stream", "text", "token_ids_logprob",
+    "top_logprobs_num", "watermark",
 })  # fmt: skip
 # Set by the engine's endpoints before the gate sees the request; a client's value is replaced, or only tells the time.
 ENGINES = frozenset({"external_trace_header", "received_time", "require_reasoning"})
@@ -45,8 +46,9 @@ ENGINES = frozenset({"external_trace_header", "received_time", "require_reasonin
 SAMPLING = frozenset({
     "beam_width", "custom_params", "ebnf", "ebnf_full_assistant", "frequency_penalty", "ignore_eos", "json_schema",
     "logit_bias", "max_new_tokens", "min_new_tokens", "min_p", "n", "no_stop_trim", "presence_penalty", "regex",
-    "repetition_penalty", "sampling_seed", "skip_special_tokens", "spaces_between_special_tokens", "stop", "stop_regex",
-    "stop_token_ids", "stream_interval", "structural_tag", "temperature", "top_k", "top_p", "watermark",
+    "repetition_penalty", "sampling_seed", "skip_special_tokens", "spaces_between_special_tokens", "stop",
+    "stop_regex", "stop_token_ids", "stream_interval", "structural_tag", "temperature", "top_k", "top_p",
+    "watermark",
 })  # fmt: skip
 # The engine derives these from others. With `is_normalized` it would take a client's for its own, unchecked.
 DERIVED = frozenset({"is_normalized", "stop_regex_max_len", "stop_regex_strs", "stop_str_max_len", "stop_strs"})
