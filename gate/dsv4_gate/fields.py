@@ -1,8 +1,8 @@
 """Every field that a request of the engine has: what a client may set, what the engine sets, what is refused.
 
 /generate takes the engine's own structures from a client's JSON, with all that they hold for the engine's inner use,
-and smg passes on fields that it does not know. So what is not named here as a client's is refused. A test holds the tables
-against the engine's classes: a new field must be put into one of them.
+and smg passes on fields that it does not know. So what is not named here as a client's is refused. A test holds the
+tables against the engine's classes: a new field must be put into one of them.
 """
 
 from __future__ import annotations
