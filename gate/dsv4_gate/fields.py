@@ -46,8 +46,9 @@ ENGINES = frozenset({"external_trace_header", "received_time", "require_reasonin
 SAMPLING = frozenset({
     "beam_width", "custom_params", "ebnf", "ebnf_full_assistant", "frequency_penalty", "ignore_eos", "json_schema",
     "logit_bias", "max_new_tokens", "min_new_tokens", "min_p", "n", "no_stop_trim", "presence_penalty", "regex",
-    "repetition_penalty", "sampling_seed", "skip_special_tokens", "spaces_between_special_tokens", "stop", "stop_regex",
-    "stop_token_ids", "stream_interval", "structural_tag", "temperature", "top_k", "top_p", "watermark",
+    "repetition_penalty", "sampling_seed", "skip_special_tokens", "spaces_between_special_tokens", "stop",
+    "stop_regex", "stop_token_ids", "stream_interval", "structural_tag", "temperature", "top_k", "top_p",
+    "watermark",
 })  # fmt: skip
 # The engine derives these from others. With `is_normalized` it would take a client's for its own, unchecked.
 DERIVED = frozenset({"is_normalized", "stop_regex_max_len", "stop_regex_strs", "stop_str_max_len", "stop_strs"})
