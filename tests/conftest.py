@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -44,19 +43,6 @@ def missing(ring: str) -> str | None:
     if ring == "gpu" and not Path("/dev/nvidiactl").exists():
         return "no NVIDIA GPU"
     return None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A test file that can't be imported is an error. `--doctest-ignore-import-errors` is meant for the engine's
-    modules, but the collector of tests then takes what was skipped as imported, too, and finds no test in it.
-    """
-    report = yield
-    if report.skipped and collector.path.name.startswith("test_") and "unable to import module" in str(report.longrepr):
-        report.outcome, report.longrepr = "failed", f"{collector.path}: can't be imported; run it with -p no:doctest"
-    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

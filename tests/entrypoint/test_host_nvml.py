@@ -16,6 +16,7 @@ from dsv4_pd.doctor.base import CheckVerdict
 from dsv4_pd.doctor.checks import gpu_visible
 from dsv4_pd.host import machine, nvml_reader
 from dsv4_pd.host.read import facts_of
+from dsv4_pd.settings.schema import Settings
 
 SOURCE = Path(__file__).parent / "data" / "nvml_stub.c"
 
@@ -97,8 +98,10 @@ def test_a_lost_card_is_said_in_facts_and_by_the_doctor(library: Path, monkeypat
     facts = facts_of(live)
     assert [gpu.uuid for gpu in facts.gpus] == ["GPU-1"] and facts.gpu_error is None
     assert facts.lost_gpus == ((1, "GPU is lost"),)
-    found = gpu_visible.CHECK.run(SimpleNamespace(facts=facts))  # type: ignore[arg-type]
-    assert found.verdict is CheckVerdict.WARN and "GPU 1: GPU is lost" in found.read
+    for choice, verdict in (("refuse", CheckVerdict.FAIL), ("ignore", CheckVerdict.WARN)):
+        situation = SimpleNamespace(facts=facts, settings=Settings(lost_gpus=choice))
+        found = gpu_visible.CHECK.run(situation)  # type: ignore[arg-type]
+        assert found.verdict is verdict and "GPU 1: GPU is lost" in found.read
 
 
 def test_a_card_that_hangs_is_lost_and_the_other_is_told(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:

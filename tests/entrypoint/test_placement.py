@@ -155,7 +155,7 @@ def test_cards_in_use_come_last() -> None:
 
 def test_no_gpu_says_how_to_get_one_and_how_to_go_on_without() -> None:
     facts = HostFacts((), (), frozenset({0}), gpu_error="NVML: Driver Not Loaded")
-    with pytest.raises(HardwareError, match=r"no GPU visible.*Driver Not Loaded.*--gpus all.*demo-cpu"):
+    with pytest.raises(HardwareError, match=r"no GPU visible.*Driver Not Loaded.*modprobe nvidia.*demo-cpu"):
         planned(facts)
 
 

@@ -227,11 +227,11 @@ def test_a_silence_degrades_who_serves_and_keeps_others_out(before: State) -> No
 
 
 @pytest.mark.parametrize("before", [serving(), recovering()], ids=["serving", "not serving"])
-@pytest.mark.parametrize("strikes", [1, 2])
-def test_one_failed_canary_is_enough_only_where_nothing_is_served(before: State, strikes: int) -> None:
-    canary = CanaryView(900.0, NOW, failures=strikes, failure="link")
+@pytest.mark.parametrize("failures", [1, 2])
+def test_one_failed_canary_is_enough_only_where_nothing_is_served(before: State, failures: int) -> None:
+    canary = CanaryView(900.0, NOW, failures=failures, failure="link")
     after = step(before, world(canary=canary))
-    degraded = before.name in SERVING and strikes == 1
+    degraded = before.name in SERVING and failures == 1
     assert after.name is (StateName.DEGRADED if degraded else StateName.RECOVERING)
     assert "link" in after.reason
 

@@ -109,7 +109,7 @@ async def test_a_lost_gpu_in_nvmls_words(nvml: Callable[..., None]) -> None:
     assert gpus.lost() is None
     nvml(errors={"GPU-2": "GPU is lost"}, used=7)
     await gpus.read()
-    assert "GPU GPU-2 is lost (NVML: GPU is lost)" in str(gpus.lost())
+    assert "GPU GPU-2 is lost (NVML: GPU is lost: the card fell off" in str(gpus.lost())
     assert [card["uuid"] for card in gpus.memory(["GPU-1", "GPU-2"])] == ["GPU-1"], "the other is still told"
     gpus.end()
     nobody = Gpus([])
@@ -132,7 +132,7 @@ async def test_a_call_that_hangs_is_a_lost_card_and_not_a_hang(nvml: Callable[..
     await gpus.read()
     nvml(hang=["GPU-2"])
     await asyncio.wait_for(gpus.read(), 30)
-    assert "GPU GPU-2 is lost (NVML: NVML did not answer within 2 s)" in str(gpus.lost())
+    assert "GPU GPU-2 is lost (NVML: NVML did not answer within 2 s: a call into the driver" in str(gpus.lost())
     gpus.end()
 
 

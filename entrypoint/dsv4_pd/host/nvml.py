@@ -32,9 +32,16 @@ _P2P_WORDS = {
 
 
 def _ask(question: Callable[[], Any]) -> Any:
+    """The answer; None where there is none: a driver older than the question, an answer that pynvml can't read.
+
+    Raises:
+        NVMLError: the card is gone, which is no unknown detail of it.
+    """
     try:
         return question()
-    except Exception:  # a driver older than the question, or an answer that pynvml can't read: unknown
+    except Exception as error:
+        if isinstance(error, nv.NVMLError) and error.value == nv.NVML_ERROR_GPU_IS_LOST:
+            raise
         return None
 
 
@@ -96,7 +103,10 @@ def _peers(handles: list[Any]) -> list[list[str]]:
 
     def pair(a: Any, b: Any) -> str:
         for capability in _READ_AND_WRITE:
-            status = _ask(partial(nv.nvmlDeviceGetP2PStatus, a, b, capability))
+            try:
+                status = _ask(partial(nv.nvmlDeviceGetP2PStatus, a, b, capability))
+            except nv.NVMLError:  # lost since it was listed
+                status = None
             if status != nv.NVML_P2P_STATUS_OK:
                 return _P2P_WORDS.get(status, "unknown")
         return "ok"
@@ -147,9 +157,9 @@ def _card(uuid: str) -> dict[str, Any]:
     try:
         handle = nv.nvmlDeviceGetHandleByUUID(uuid)
         memory = _memory(handle)
+        running = _ask(lambda: nv.nvmlDeviceGetComputeRunningProcesses(handle)) or []
     except Exception as error:
         return {"error": _words(error)}
-    running = _ask(lambda: nv.nvmlDeviceGetComputeRunningProcesses(handle)) or []
     return {"used": memory.used, "total": memory.total, "pids": sorted(item.pid for item in running)}
 
 

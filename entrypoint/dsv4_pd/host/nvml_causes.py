@@ -1,4 +1,4 @@
-"""What NVML's words mean and what mends it: cause -> words -> remedy, each with its source. No remedy is a default.
+"""What NVML's words mean and how to fix it: cause -> words -> remedy, each with its source. No remedy is a default.
 
 `plan`, `doctor` and the guard read the same table, and docs/troubleshooting.md prints it.
 """
@@ -33,7 +33,7 @@ _RESET = (
     "read the Xid lines of the host's kernel log (dmesg | grep -i xid), then reset the card "
     "(nvidia-smi --gpu-reset -i N) or reboot the host; one that comes back lost needs its power and slot checked"
 )
-_REBOOT = "reboot the host (or stop what uses the GPUs and reload the nvidia modules), then start the container anew"
+_REBOOT = "reboot the host (or stop what uses the GPUs and reload the nvidia modules), then start the container again"
 _DEVICES = "start the container with --gpus all, or compose's GPU devices; NVIDIA_VISIBLE_DEVICES must not be void"
 CAUSES = (
     Cause(
@@ -77,7 +77,7 @@ CAUSES = (
         r"driver not loaded|uninitialized",
         "the nvidia kernel module is not loaded",
         "sudo modprobe nvidia; where that fails, dmesg says why (Secure Boot; dkms status for the module)",
-        "on the host: sudo modprobe nvidia; where that fails, dmesg says why; then start the container anew",
+        "on the host: sudo modprobe nvidia; where that fails, dmesg says why; then start the container again",
         "nvml.h NVML_ERROR_DRIVER_NOT_LOADED; NVIDIA driver README, chapter 8",
         code=9,
     ),
@@ -138,8 +138,8 @@ CAUSES = (
         "host memory",
         r"insufficient memory",
         "the host has no memory left for the driver",
-        "free memory on the host (free -h), then start anew",
-        "free memory on the host, or raise the container's limit, then start anew",
+        "free memory on the host (free -h), then start again",
+        "free memory on the host, or raise the container's limit, then start again",
         "nvml.h NVML_ERROR_MEMORY",
         code=20,
     ),
@@ -164,9 +164,9 @@ CAUSES = (
         "reader ended",
         r"the NVML reader ended",
         "the driver's library ended the process that asked it",
-        "its last words are above; nvidia-smi does the same where the driver is broken: install it anew",
+        "its last words are above; nvidia-smi does the same where the driver is broken: reinstall it",
         "its last words are above; where nvidia-smi on the host works, the container's library is another version: "
-        "start the container anew",
+        "start the container again",
         "our own bounded reader (host/nvml_reader.py)",
     ),
 )
