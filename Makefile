@@ -55,7 +55,8 @@ coverage: test-control ## The control plane's tests, and which lines they do not
 	$(DEV)/coverage report
 
 test-pair: $(VENVS)/dev/.done engine
-	$(PYTEST) -m "(engine or pair) and not slow" tests/entrypoint tests/gate tests/gpu tests/tools tests/demo tests/pair/test_appliance.py $(ARGS)
+	$(PYTEST) -n 2 --dist loadfile -m "engine and not pair and not slow" tests/entrypoint tests/gate tests/gpu tests/tools tests/demo $(ARGS)
+	$(PYTEST) -m "pair and not slow" tests/entrypoint tests/gate tests/gpu tests/tools tests/demo tests/pair/test_appliance.py $(ARGS)
 
 clean: ## Remove what these commands made
 	rm -rf .venvs .demo .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis

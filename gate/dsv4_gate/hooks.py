@@ -18,7 +18,7 @@ from sglang.srt.entrypoints.openai.protocol import DEFAULT_MODEL_NAME
 from sglang.srt.entrypoints.openai.serving_base import HTTPException  # the class that the endpoints turn into a status
 from sglang.srt.entrypoints.openai.utils import _is_byte_level_tokenizer
 from sglang.srt.managers.io_struct import GenerateReqInput
-from sglang.srt.runtime_context import get_disagg, get_schedule
+from sglang.srt.runtime_context import get_context, get_disagg, get_schedule
 
 from dsv4_gate import forms, tokens
 from dsv4_gate.answers import validation_words
@@ -89,6 +89,8 @@ def say_the_limit(manager: Any, asked: str) -> None:
     usable = manager.max_req_input_len or manager.context_len
     limit = min(usable, int(asked)) if asked.isdecimal() else usable
     manager.context_len = manager.model_config.context_len = limit
+    # What the chat endpoint holds against max_tokens, and says in its refusal.
+    get_context().override("dsv4_gate", context_length=limit)
 
 
 def _longest_token(tokenizer: Any) -> int:

@@ -203,7 +203,7 @@ def test_the_guard_mends_the_list_within_seconds(tmp_path: Path, kind: str) -> N
             body = {"url": evil.url, "worker_type": "decode"}
             assert running.call("POST", "/workers", body, "of-this-run").status_code == 202
             log = tmp_path / "run/log/guard.log"
-            appliance.wait(lambda: f"told to forget {evil.url}" in log.read_text(), seconds=10)
+            appliance.wait(lambda: f"removed {evil.url}" in log.read_text(), seconds=10)
             appliance.wait_state("READY", seconds=20)
             heard = evil.prompts()
             assert all("EVIL" not in running.complete().text for _ in range(20)) and evil.prompts() == heard

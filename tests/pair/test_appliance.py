@@ -57,6 +57,25 @@ def test_an_answer_is_coherent_and_the_same_each_time(appliance: Appliance) -> N
     assert answers == {"The capital of France is Paris."}
 
 
+def test_the_context_is_usable_to_its_last_token(appliance: Appliance) -> None:
+    """One limit: what the setting says is listed, served exactly, and refused one token above, with that number."""
+
+    def complete(words: int, answer: int) -> tuple[int, dict[str, Any]]:
+        body = {"model": "dsv4-demo", "prompt": " a" * words, "max_tokens": answer, "ignore_eos": True}
+        return appliance.call("/v1/completions", body)
+
+    limit = appliance.call("/v1/models")[1]["data"][0]["max_model_len"]
+    assert limit == 4096, "config/profiles/demo-cpu.toml"
+    tokens = [complete(words, 1)[1]["usage"]["prompt_tokens"] for words in (100, 101)]
+    assert tokens[1] == tokens[0] + 1, "one word, one token"
+    fits = limit - 2 - tokens[0] + 100
+    status, answer = complete(fits, 2)
+    assert (status, answer.get("usage", answer)["total_tokens"]) == (200, limit)
+    for words, most in ((fits + 1, 2), (fits, 3), (limit + 200, 1)):
+        status, answer = complete(words, most)
+        assert (status, str(limit) in str(answer)) == (400, True), answer
+
+
 def test_reasoning_stands_apart(appliance: Appliance) -> None:
     status, answer = appliance.call("/v1/chat/completions", {"model": "dsv4-demo", "temperature": 0, **THINKING})
     message = answer["choices"][0]["message"]
