@@ -79,7 +79,7 @@ def test_a_lost_scheduler_is_told_with_its_signal() -> None:
         process.kill()
         wait(lambda: zombie(process.pid))
         processes._worker_ended(watch, os.getpid(), process.pid, "scheduler")
-    assert watch.view().lost.startswith("its scheduler was ended by SIGKILL (likely out of memory")
+    assert watch.view().lost.startswith("its scheduler was ended by SIGKILL (by the kernel when memory ran out")
     assert told == [False]
 
 

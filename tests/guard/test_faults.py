@@ -35,8 +35,12 @@ def recovered(appliance: Appliance) -> None:
 FAILED_STARTS = {
     "exits at once": ({"exit_after": 0, "exit_code": 3}, 1, "decode exited with code 3; 3 restart(s) did not help"),
     "exits a while after each start": ({"exit_after": 1.5, "exit_code": 4}, 1, "decode exited with code 4"),
-    "killed by a signal each time": ({"exit_after": 0.3, "signal": 9}, 1, "was ended by SIGKILL (likely out of memory"),
-    "exit 137": ({"exit_after": 0.3, "exit_code": 137}, 1, "likely out of memory"),
+    "killed by a signal each time": (
+        {"exit_after": 0.3, "signal": 9},
+        1,
+        "was ended by SIGKILL (by the kernel when memory ran out",
+    ),
+    "exit 137": ({"exit_after": 0.3, "exit_code": 137}, 1, "by the kernel when memory ran out"),
     "never ready": ({"ready_after": 999}, 1, "decode: start"),
     "no memory for KV": (
         {"ready_after": 99, "log": [[0.1, LOG + "Not enough memory. Please try to increase --mem-fraction-static."]]},

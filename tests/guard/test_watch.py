@@ -200,7 +200,7 @@ def test_the_first_lost_child_is_the_cause() -> None:
 def test_an_end_that_the_guard_made_is_not_blamed_on_anything() -> None:
     watch = running()
     watch.on_kill()
-    watch.on_event("EXITED", 110.0, 0, "was ended by SIGKILL (likely out of memory)")
+    watch.on_event("EXITED", 110.0, 0, "was ended by SIGKILL (by the kernel when memory ran out)")
     assert watch.exit == "ended by the guard, to be started again"
     watch.on_event("STARTING", 111.0, 8)
     watch.on_event("EXITED", 120.0, 0, "was ended by SIGKILL")

@@ -253,7 +253,9 @@ def test_what_the_guard_ends_is_marked_before_it_is_gone(tmp_path: Path, monkeyp
     monkeypatch.setattr(tree, "kill_group", lambda _: None)
     monkeypatch.setattr(tree, "members", lambda _: frozenset[int]())
     run(acting(seen, probes)._kill("decode"))
-    seen.servers["decode"].on_event("EXITED", time.monotonic(), 0, "was ended by SIGKILL (likely out of memory)")
+    seen.servers["decode"].on_event(
+        "EXITED", time.monotonic(), 0, "was ended by SIGKILL (by the kernel when memory ran out)"
+    )
     assert "out of memory" not in seen.observe().servers[1].exit
 
 

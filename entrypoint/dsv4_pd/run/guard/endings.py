@@ -37,7 +37,7 @@ def _stat(pid: int, proc: Path) -> tuple[str, list[str]]:
 
 # Signal or exit code -> what is likely behind it and what to look at. An end that is not here gets no guess.
 LIKELY = {
-    "SIGKILL": "likely out of memory: dmesg | grep -i oom, docker inspect's OOMKilled",
+    "SIGKILL": "by the kernel when memory ran out, or by somebody: dmesg | grep -i oom, docker inspect's OOMKilled",
     "SIGSEGV": "a crash in native code: the lines before it in its log, and dmesg",
     "SIGBUS": "memory behind a file is gone: /dev/shm is full (raise --shm-size), or the disk of the model failed",
     "SIGILL": "the processor lacks an instruction that this build uses",
