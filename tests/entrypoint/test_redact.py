@@ -138,10 +138,12 @@ PRINTABLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_s
 @given(key=PRINTABLE)
 @example(key="it's\"x-Tail-SECRET")
 @example(key="back\\slash\\\\'\"end")
+@example(key="00_token")
 def test_unknown_secrets_are_masked_whatever_they_hold(carrier: str, key: str) -> None:
     assume(not (carrier == "shell" and key.startswith("-")))  # no parser takes that as the flag's value
     shown = Redactor().text(CARRIERS[carrier](key))
-    assert survivors(key, shown) == [], shown
+    around = CARRIERS[carrier]("another")  # "00_token" has a run in common with the name hf_token
+    assert [run for run in survivors(key, shown) if run not in around] == [], shown
 
 
 # --- a secret that we know
