@@ -1,0 +1,62 @@
+"""TLS at the door: a real client, and a certificate that is renewed."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from front.conftest import door
+
+
+def certificate(folder: Path, name: str, tag: str = "") -> tuple[str, str]:
+    cert, key = folder / f"cert{tag}.pem", folder / f"key{tag}.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-keyout", str(key), "-out", str(cert), "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return str(cert), str(key)
+
+
+def served(port: int, trusted: str) -> str:
+    """The name in the certificate that a client which trusts only `trusted` is shown; raises where it is another."""
+    import socket
+
+    context = ssl.create_default_context(cafile=trusted)
+    with (
+        socket.create_connection(("127.0.0.1", port)) as raw,
+        context.wrap_socket(raw, server_hostname="127.0.0.1") as s,
+    ):
+        return dict(item[0] for item in s.getpeercert()["subject"])["commonName"]  # type: ignore[index,union-attr,misc]
+
+
+async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
+    import asyncio
+
+    cert, key = certificate(tmp_path, "first")
+    async with door(tls_cert=cert, tls_key=key) as d:
+        port = d.front.config.port
+        assert (await d.post())[0] == 200
+        assert await asyncio.to_thread(served, port, cert) == "first"
+        fresh = certificate(tmp_path, "second", "2")
+        Path(cert).write_bytes(Path(fresh[0]).read_bytes())
+        assert d.front.certificate
+        d.front.certificate.look()  # half a renewal: the key is still the old one's
+        assert d.front.certificate.failed
+        assert (await d.post())[0] == 200
+        Path(key).write_bytes(Path(fresh[1]).read_bytes())
+        d.front.certificate.look()
+        assert d.front.certificate.failed is None
+        assert await asyncio.to_thread(served, port, fresh[0]) == "second"
+        assert (await d.post())[0] == 200
+
+
+async def test_a_pair_that_does_not_fit_is_an_error_at_the_start(tmp_path: Path) -> None:
+    cert, _ = certificate(tmp_path, "a")
+    _, key = certificate(tmp_path, "b", "2")
+    with pytest.raises(ssl.SSLError):
+        async with door(tls_cert=cert, tls_key=key):
+            pass
