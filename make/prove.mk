@@ -1,7 +1,7 @@
 # Certify and measure the demo on this machine; pictures and reports land in .artefacts/.
 
 prove: $(VENVS)/dev/.done engine ## Certify the demo, break it in many ways, scrape it, look at its page (about 5 minutes)
-	$(PYTEST) -m "pair or browser" tests/prove $(ARGS)
+	$(PYTEST) -m "pair or browser" tests/prove tests/front $(ARGS)
 
 bench-demo: $(VENVS)/appliance/.done engine ## Interference on the CPU: the pair against a single server, as a report
 	@mkdir -p .artefacts

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.appliance import Appliance, free_ports
+from support.appliance import Appliance
+from support.ports import free_ports
 
 from api.cases import CHAT, LONG, MODEL, NATIVE, TEXT, user
 from api.client import KEY, Answer, opened, send

@@ -14,7 +14,7 @@ from aiohttp import web
 from dsv4_pd.front.server import Front
 from dsv4_pd.plan.front_config import FrontConfig
 from multidict import CIMultiDict
-from support.appliance import free_ports
+from support.ports import free_ports
 
 Answer = Callable[[web.BaseRequest, bytes], Awaitable[web.StreamResponse]]
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}

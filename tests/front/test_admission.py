@@ -18,21 +18,24 @@ async def hold(admission: Admission, slots: int, seconds: float, order: list[int
 
 
 async def test_first_come_first_served() -> None:
-    admission, order = Admission(1, 10, 60), []
+    admission = Admission(1, 10, 60)
+    order: list[int] = []
     await asyncio.gather(*(hold(admission, 1, 0.001, order, number) for number in range(8)))
     assert order == list(range(8))
     assert (admission.used, len(admission.waiting)) == (0, 0)
 
 
 async def test_a_large_request_is_not_passed_over() -> None:
-    admission, order = Admission(2, 10, 60), []
+    admission = Admission(2, 10, 60)
+    order: list[int] = []
     wanted = [(2, 0.01), (2, 0.01), (1, 0.0), (1, 0.0)]
     await asyncio.gather(*(hold(admission, slots, s, order, number) for number, (slots, s) in enumerate(wanted)))
     assert order[:2] == [0, 1]
 
 
 async def test_more_than_there_are_is_what_there_is() -> None:
-    admission, order = Admission(2, 10, 60), []
+    admission = Admission(2, 10, 60)
+    order: list[int] = []
     await asyncio.wait_for(hold(admission, 99, 0, order, 0), 10)
     assert admission.used == 0
 
@@ -40,7 +43,8 @@ async def test_more_than_there_are_is_what_there_is() -> None:
 @pytest.mark.parametrize("seed", range(5))
 async def test_whatever_leaves_when_no_slot_is_lost(seed: int) -> None:
     chance = random.Random(seed)
-    admission, order = Admission(4, 1000, 0.05), []
+    admission = Admission(4, 1000, 0.05)
+    order: list[int] = []
     tasks = []
     for number in range(200):
         tasks.append(
@@ -58,7 +62,8 @@ async def test_whatever_leaves_when_no_slot_is_lost(seed: int) -> None:
 
 
 async def test_cancelled_and_called_in_one_turn() -> None:
-    admission, order = Admission(1, 10, 60), []
+    admission = Admission(1, 10, 60)
+    order: list[int] = []
     first = asyncio.create_task(hold(admission, 1, 60, order, 0))
     waiting = [asyncio.create_task(hold(admission, 1, 0, order, number)) for number in (1, 2, 3)]
     await asyncio.sleep(0.01)

@@ -7,17 +7,24 @@ from typing import Any
 
 import pytest
 from dsv4_pd.front import dialects, errors, sse
-from dsv4_pd.front.dialects.base import Events, Facts
+from dsv4_pd.front.dialects.base import Asked, Events, Facts
 
 from front.recorded import answer
 
 CHAT, TEXT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"
 ROUTERS = ("sglang-router", "smg")
-TOOLS = {"tools": [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]}
+TOOLS: dict[str, Any] = {
+    "tools": [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
+}
 
 
-def asked(path: str, **fields: Any) -> dialects.Asked:
-    bases = {CHAT: {"messages": []}, TEXT: {"prompt": "a"}, MESSAGES: {"messages": []}, RESPONSES: {"input": "a"}}
+def asked(path: str, **fields: Any) -> Asked:
+    bases: dict[str, dict[str, Any]] = {
+        CHAT: {"messages": []},
+        TEXT: {"prompt": "a"},
+        MESSAGES: {"messages": []},
+        RESPONSES: {"input": "a"},
+    }
     return dialects.prepare(path, {"model": "m", **bases[path], **fields}, Facts("m", "smg", None, 1))
 
 
@@ -107,7 +114,7 @@ def test_one_call_of_a_stream(router: str) -> None:
 
 
 def test_functions_are_answered_as_functions() -> None:
-    old = {"functions": [{"name": "get_weather"}]}
+    old: dict[str, Any] = {"functions": [{"name": "get_weather"}]}
     message = whole(CHAT, "chat tool two", **old)["choices"][0]
     assert message["message"]["function_call"] == {"name": "get_weather", "arguments": '{"city": "Paris"}'}
     assert message["finish_reason"] == "function_call"
@@ -173,7 +180,7 @@ def test_thoughts_of_a_stream_are_signed_before_they_end(size: int) -> None:
 
 
 def test_one_call_of_messages() -> None:
-    choice = {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
+    choice: dict[str, Any] = {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
     assert [block["type"] for block in answer("msg tool two").json()["content"]] == ["tool_use", "tool_use"]
     found = whole(MESSAGES, "msg tool two", **choice)
     assert [block["input"] for block in found["content"]] == [{"city": "Paris"}]
@@ -185,7 +192,7 @@ def test_one_call_of_messages() -> None:
 
 
 def test_one_call_of_responses() -> None:
-    one = {"tools": [{"type": "function", "name": "get_weather"}], "parallel_tool_calls": False}
+    one: dict[str, Any] = {"tools": [{"type": "function", "name": "get_weather"}], "parallel_tool_calls": False}
     assert len(answer("resp tool two").json()["output"]) == 2
     assert len(whole(RESPONSES, "resp tool two", **one)["output"]) == 1
     events = streamed(RESPONSES, "resp tool two stream", **one)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dsv4_pd.front import dialects
-from dsv4_pd.front.dialects.base import Facts
+from dsv4_pd.front.dialects.base import Asked, Facts
 from dsv4_pd.front.errors import Refusal
 
 SMG = Facts("m", "smg", None, 1)
@@ -36,7 +36,7 @@ ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools
 COUNTED = {"stream_options": {"include_usage": True}}
 
 
-def prepared(path: str, fields: dict[str, Any], facts: Facts = SMG) -> dialects.Asked:
+def prepared(path: str, fields: dict[str, Any], facts: Facts = SMG) -> Asked:
     return dialects.prepare(path, {**BASES[path], **fields}, facts)
 
 

@@ -87,8 +87,8 @@ def key(**bounds: int) -> keys.Key:
 
 def test_requests_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(limits.time, "monotonic", lambda: clock[0])
-    use, one = limits.Limits(), key(requests_per_minute=6)
+    monkeypatch.setattr("dsv4_pd.front.limits.time.monotonic", lambda: clock[0])
+    use, one = limits.KeyLimits(), key(requests_per_minute=6)
     for _ in range(6):
         with use.entered(one):
             pass
@@ -104,8 +104,8 @@ def test_requests_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tokens_are_paid_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(limits.time, "monotonic", lambda: clock[0])
-    use, one = limits.Limits(), key(tokens_per_minute=600)
+    monkeypatch.setattr("dsv4_pd.front.limits.time.monotonic", lambda: clock[0])
+    use, one = limits.KeyLimits(), key(tokens_per_minute=600)
     with use.entered(one):
         use.spend(one, 1200)
     with pytest.raises(Refusal) as caught, use.entered(one):
@@ -117,7 +117,7 @@ def test_tokens_are_paid_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_running_at_once_and_another_key() -> None:
-    use, one = limits.Limits(), key(concurrent=1)
+    use, one = limits.KeyLimits(), key(concurrent=1)
     with use.entered(one):
         with pytest.raises(Refusal), use.entered(one):
             pass
@@ -128,7 +128,7 @@ def test_running_at_once_and_another_key() -> None:
 
 
 def test_a_changed_limit_counts_at_once() -> None:
-    use = limits.Limits()
+    use = limits.KeyLimits()
     with use.entered(key(requests_per_minute=1)):
         pass
     with use.entered(key(requests_per_minute=2)), use.entered(key()):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from support.appliance import free_ports
 from support.browser import Browser
+from support.ports import free_ports
 
 from front.conftest import COUNT, DONE, door, stream
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from dsv4_pd.front.__main__ import read
 from dsv4_pd.plan.front_config import FrontConfig
-from support.appliance import free_ports
+from support.ports import free_ports
 
 COMMAND = [sys.executable, "-m", "dsv4_pd.front", "--upstream", "http://127.0.0.1:1", "--model", "m"]
 

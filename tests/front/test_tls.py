@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,8 @@ def served(port: int, trusted: str) -> str:
         socket.create_connection(("127.0.0.1", port)) as raw,
         context.wrap_socket(raw, server_hostname="127.0.0.1") as s,
     ):
-        return dict(item[0] for item in s.getpeercert()["subject"])["commonName"]  # type: ignore[index,union-attr,misc]
+        found: Any = s.getpeercert()
+        return str(dict(item[0] for item in found["subject"])["commonName"])
 
 
 async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:

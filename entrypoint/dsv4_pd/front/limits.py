@@ -44,7 +44,7 @@ class Use:
 
 
 @dataclass(slots=True)
-class Limits:
+class KeyLimits:
     """The use of every key with a limit, by name."""
 
     uses: dict[str, Use] = field(default_factory=dict)

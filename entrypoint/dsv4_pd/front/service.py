@@ -19,7 +19,7 @@ from dsv4_pd.front.dialects.base import Asked, Facts
 from dsv4_pd.front.errors import Refusal
 from dsv4_pd.front.exchange import Exchange
 from dsv4_pd.front.keyring import Keyring
-from dsv4_pd.front.limits import Limits
+from dsv4_pd.front.limits import KeyLimits
 from dsv4_pd.front.metrics import Metrics
 from dsv4_pd.front.request_log import RequestLog
 from dsv4_pd.front.routes import Kind, Route
@@ -37,7 +37,7 @@ class Service:
         self.config, self.keyring, self.upstream = config, keyring, upstream
         self.truth = Truth(config.health_file)
         self.admission = Admission(config.max_concurrent, config.queue_size, config.queue_timeout)
-        self.limits, self.metrics = Limits(), Metrics()
+        self.limits, self.metrics = KeyLimits(), Metrics()
         self.log = RequestLog(config.request_log)
         self.exchanges: set[Exchange] = set()
         self._facts = Facts(config.model, config.router, config.max_output_tokens, int(time.time()))

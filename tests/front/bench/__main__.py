@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from support.appliance import free_ports
+from support.ports import free_ports
 
 HERE = Path(__file__).parent
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -103,7 +103,7 @@ def show(name: str, found: dict[str, list[dict[str, Any]]]) -> None:
 def added_ms(found: dict[str, list[dict[str, Any]]], quantile: str) -> float:
     """Time to the first chunk, with the front over without, by the medians of the turns."""
     with_it, without = (median(one["ttft_us"][quantile] for one in found[way]) for way in ("front", "direct"))
-    return (with_it - without) / 1000
+    return float(with_it - without) / 1000
 
 
 def main() -> int:
