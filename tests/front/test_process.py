@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_is_temporary() -> None:
     [
         (["--keys-file=/nosuch"], "/nosuch: No such file or directory"),
         (["--key-file=/nosuch"], "/nosuch: No such file or directory"),
-        (["--tls-cert=/nosuch", "--tls-key=/nosuch"], "/nosuch"),
+        (["--tls-cert=/nosuch", "--tls-key=/nosuch"], "/nosuch, /nosuch: no such file or directory"),
     ],
 )
 def test_what_can_not_be_read_ends_the_start(options: list[str], words: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dsv4_pd.front.tls import CertificateError
 
 from front.conftest import door
 
@@ -59,6 +60,6 @@ async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -
 async def test_a_pair_that_does_not_fit_is_an_error_at_the_start(tmp_path: Path) -> None:
     cert, _ = certificate(tmp_path, "a")
     _, key = certificate(tmp_path, "b", "2")
-    with pytest.raises(ssl.SSLError):
+    with pytest.raises(CertificateError, match="key values mismatch"):
         async with door(tls_cert=cert, tls_key=key):
             pass

@@ -11,6 +11,10 @@ LOOK_S = 5.0
 log = logging.getLogger("dsv4_pd.front")
 
 
+class CertificateError(ValueError):
+    """A certificate that can't be used: which files, and why."""
+
+
 class Certificate:
     """One context for as long as the front runs; new connections get what was loaded into it last."""
 
@@ -20,8 +24,11 @@ class Certificate:
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.context.set_alpn_protocols(["http/1.1"])
         self.failed: str | None = None
-        self._load(self.context)
-        self._seen = self._stamp()
+        try:
+            self._seen = self._stamp()
+            self._load(self.context)
+        except OSError as error:  # SSLError is one
+            raise CertificateError(f"{cert}, {key}: {_why(error)}, expected a certificate and its key") from None
 
     def _load(self, context: ssl.SSLContext) -> None:
         context.load_cert_chain(*map(str, self._files))
@@ -37,8 +44,8 @@ class Certificate:
                 return
             self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # a half-written pair must not touch the one in use
             self._load(self.context)
-        except (OSError, ssl.SSLError) as error:
-            words = f"{self._files[0]}: {error.strerror or error}"
+        except OSError as error:
+            words = f"{self._files[0]}: {_why(error)}"
             if words != self.failed:
                 log.warning("the new certificate is not used: %s", words)
             self.failed = words
@@ -51,3 +58,8 @@ class Certificate:
         while True:
             await asyncio.sleep(LOOK_S)
             self.look()
+
+
+def _why(error: OSError) -> str:
+    """The reason alone; OpenSSL's own words for a pair that does not fit are KEY_VALUES_MISMATCH and the like."""
+    return str(getattr(error, "reason", None) or error.strerror or error).lower().replace("_", " ")
