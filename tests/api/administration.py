@@ -16,10 +16,10 @@ from typing import Any
 
 import httpx2
 from conftest import VENVS
-from dsv4_pd.plan import boot
-from dsv4_pd.plan.boot import Plan
-from support.appliance import free_ports
+from dsv4_pd.plan.plan import Plan
+from dsv4_pd.run import files
 from support.plans import make, no_gpu
+from support.ports import free_ports
 
 CLIENT = "a-clients-key"
 # What both routers ask a server of SGLang when they take it in; smg tells by it which engine it is.
@@ -136,7 +136,7 @@ def router(folder: Path, kind: str, pair: tuple[Worker, Worker], key: str | None
         no_gpu(),
         folder,
     )
-    boot.write(plan.files)
+    files.write(plan.files)
     program = next(program for program in plan.programs if program.name == "router")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), **dict(program.env)}
     with (folder / "router.log").open("wb") as out:
@@ -152,7 +152,7 @@ def router(folder: Path, kind: str, pair: tuple[Worker, Worker], key: str | None
 
 def ready(running: Router) -> bool:
     try:
-        return running.call("GET", "/readiness").json().get("healthy_workers") == 2
+        return bool(running.call("GET", "/readiness").json().get("healthy_workers") == 2)
     except (httpx2.HTTPError, ValueError):
         return False
 
