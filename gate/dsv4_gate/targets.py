@@ -17,6 +17,8 @@ TOKENIZE = "sglang.srt.managers.tokenizer_manager.TokenizerManager._tokenize_tex
 MASK = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.fill_vocab_mask"
 ACCEPT = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.accept_token"
 ABORTS = "sglang.srt.managers.scheduler.Scheduler._poll_timeout_aborts"
+RENDER = "sglang.srt.entrypoints.openai.serving_deepseek_recipe.DeepSeekRecipeChatEncodingAdapter._encode"
+SAMPLING = "sglang.srt.entrypoints.openai.protocol.ChatCompletionRequest.to_sampling_params"
 Parameters = dict[str, tuple[str, ...]]
 PARAMETERS: Parameters = {  # of the process that takes requests
     GENERATE: ("self", "obj", "request"),
@@ -24,6 +26,8 @@ PARAMETERS: Parameters = {  # of the process that takes requests
     CHAT: ("self", "request"),
     ABORTED: ("self", "out", "state", "is_stream"),
     TOKENIZE: ("self", "texts", "is_cross_encoder"),
+    RENDER: ("self", "body", "effort", "task", "image_urls"),
+    SAMPLING: ("self", "stop", "model_generation_config", "tool_call_constraint", "renderer_handles_response_format"),
 }
 SCHEDULER: Parameters = {
     MASK: ("self", "vocab_mask", "idx"),

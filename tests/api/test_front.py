@@ -27,6 +27,8 @@ LIMIT = 8
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"name": "get_weather", "description": "Get the weather of a city.", "parameters": CITY}
 TOOL = {"type": "function", "function": WEATHER}
+STRICT = {"type": "function", "function": {
+    **WEATHER, "strict": True, "parameters": {**CITY, "additionalProperties": False}}}  # fmt: skip
 TWO = user("What is the weather in Paris and in Tokyo?")
 FORM = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": CITY}}
 
@@ -150,8 +152,17 @@ ROWS: dict[str, Row] = {
     "a function's result": Row(CHAT, chat(functions=[WEATHER], messages=[
         *TWO, {"role": "assistant", "content": None, "function_call": {"name": "get_weather", "arguments": "{}"}},
         {"role": "function", "name": "get_weather", "content": "sunny"}]), 200, lambda a: bool(message(a))),
-    "tools with a form": Row(CHAT, chat(tools=[TOOL], response_format=FORM), 400,
-                             lambda a: "not served together with tools" in error(a)),
+    "tools with a form, and a call": Row(CHAT, chat(messages=TWO, tools=[TOOL], response_format=FORM), 200,
+                                         lambda a: message(a)["tool_calls"][0]["function"]["name"] == "get_weather"),
+    "tools with a form, and no call": Row(CHAT, chat(messages=user("Hi"), tools=[STRICT], response_format=FORM), 200,
+                                          lambda a: bool(message(a).get("tool_calls")) or "city" in json.loads(
+                                              message(a)["content"])),
+    "a strict tool beside another": Row(
+        CHAT, chat(messages=TWO, tools=[STRICT, {"type": "function", "function": {**WEATHER, "name": "time"}}]), 200,
+        lambda a: message(a)["tool_calls"][0]["function"]["arguments"] == '{"city": "Paris"}'),
+    "a scalar by reference": Row(CHAT, chat(response_format={"type": "json_schema", "json_schema": {
+        "name": "x", "schema": {"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}}}), 400,
+        lambda a: "no object or list" in error(a)),
     "verbosity": Row(CHAT, chat(verbosity="low"), 200, lambda a: bool(message(a)["content"])),
     "nulls": Row(CHAT, chat(logprobs=None, stop=None, n=None, tools=None, response_format=None, seed=None,
                             logit_bias=None, stream=None, store=None, user=None, top_p=None, functions=None), 200,

@@ -69,6 +69,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "no allowed tool": (
         CHAT, {"tools": [F], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}},
         {"tools": [], "tool_choice": "none"}),
+    "a form beside tools": (CHAT, {"tools": [F], "response_format": FORM}, {"tools": [F], "response_format": FORM}),
     "functions": (CHAT, {"functions": [{"name": "f", "parameters": CITY}], "function_call": "auto"},
                   {"tools": [F], "tool_choice": "auto", "parallel_tool_calls": False}),
     "a named function": (
@@ -138,7 +139,6 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str]] = {
         CHAT, {"tools": [F], "tool_choice": ALLOWED}, 400, "names tools that are not in tools: g"),
     "functions beside tools": (CHAT, {"functions": [{"name": "f"}], "tools": [F]}, 400, "functions: is not served"),
     "function_call alone": (CHAT, {"function_call": "auto"}, 400, "only allowed when functions"),
-    "a form beside tools": (CHAT, {"tools": [F], "response_format": FORM}, 400, "response_format: is not served"),
     "a form beside tools of responses": (
         RESPONSES, {"tools": [{"type": "function", "name": "f"}], "text": {"format": {"type": "json_schema"}}}, 400,
         "text.format: is not served"),

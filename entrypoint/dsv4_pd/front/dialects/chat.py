@@ -22,7 +22,6 @@ def prepare(data: Body, facts: Facts) -> Asked:
     tools.refuse_others(asked)
     tools.fill_parameters(tools.functions(asked))
     tools.choose_allowed(asked)
-    _refuse_both(asked)
     cap(asked, ("max_completion_tokens", "max_tokens"), facts.most_output)
     hide = count_tokens(asked)
     one = asked.get("parallel_tool_calls") is False and tools.may_call(asked)
@@ -58,12 +57,3 @@ def _drop_verbosity(asked: Body) -> None:
     found: Any = asked.pop("verbosity", None)
     if found is not None and found not in VERBOSITIES:
         raise bad("verbosity", f"found {str(found)[:60]!r}, expected one of {', '.join(VERBOSITIES)}")
-
-
-def _refuse_both(asked: Body) -> None:
-    """With a form for the answer, no tool could ever be called: the grammar of the one leaves no room for the other."""
-    form = asked.get("response_format")
-    kind = form.get("type") if isinstance(form, dict) else None
-    if kind in ("json_schema", "json_object") and tools.may_call(asked):
-        words = "is not served together with tools that may be called; set tool_choice to 'none', or leave out one"
-        raise bad("response_format", words)
