@@ -19,7 +19,7 @@ from sglang.srt.entrypoints.openai.utils import _is_byte_level_tokenizer
 from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.runtime_context import get_disagg, get_schedule
 
-from dsv4_gate import forms, tokens, tool_hooks
+from dsv4_gate import forms, message_hooks, tokens, tool_hooks
 from dsv4_gate.answers import validation_words
 from dsv4_gate.door import Bounds, Door
 from dsv4_gate.grammars import FIELDS, Judge
@@ -153,5 +153,6 @@ AROUND: dict[str, Around] = {
     CHAT: _chat,
     ABORTED: _aborted,
     TOKENIZE: _tokenize,
+    **message_hooks.AROUND,
     **tool_hooks.AROUND,
 }

@@ -19,6 +19,10 @@ ACCEPT = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.accept_token"
 ABORTS = "sglang.srt.managers.scheduler.Scheduler._poll_timeout_aborts"
 RENDER = "sglang.srt.entrypoints.openai.serving_deepseek_recipe.DeepSeekRecipeChatEncodingAdapter._encode"
 SAMPLING = "sglang.srt.entrypoints.openai.protocol.ChatCompletionRequest.to_sampling_params"
+_ANTHROPIC = "sglang.srt.entrypoints.anthropic.serving.AnthropicServing"
+MESSAGE = f"{_ANTHROPIC}._convert_response"
+MESSAGE_STREAM = f"{_ANTHROPIC}._generate_anthropic_stream"
+CHAT_STREAM = "sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat._generate_chat_stream"
 Parameters = dict[str, tuple[str, ...]]
 PARAMETERS: Parameters = {  # of the process that takes requests
     GENERATE: ("self", "obj", "request"),
@@ -26,6 +30,9 @@ PARAMETERS: Parameters = {  # of the process that takes requests
     CHAT: ("self", "request"),
     ABORTED: ("self", "out", "state", "is_stream"),
     TOKENIZE: ("self", "texts", "is_cross_encoder"),
+    MESSAGE: ("self", "response"),
+    MESSAGE_STREAM: ("self", "adapted_request", "processed_request", "anthropic_request", "raw_request"),
+    CHAT_STREAM: ("self", "adapted_request", "request", "raw_request"),
     RENDER: ("self", "body", "effort", "task", "image_urls"),
     SAMPLING: ("self", "stop", "model_generation_config", "tool_call_constraint", "renderer_handles_response_format"),
 }
