@@ -118,14 +118,16 @@ def main() -> int:
     show("64 streams, a step each 4 ms", full)
     many = measure(100_000, (256, 50, 1000), 1, arguments.seconds)
     show("256 streams and 1,000 idle", many)
-    chunks = max(one["chunks_per_s"] for one in full["front"])
+    # What one core can do, whoever else was on it; the clock's own figure stands beside it.
+    chunks = median(one["chunks_per_processor_s"] for one in full["front"])
+    seen = max(one["chunks_per_s"] for one in full["front"])
     verdict = {
         "added_ttft_p50_ms": (added_ms(steps, "p50"), TTFT_P50_MS),
         "added_ttft_p99_ms": (added_ms(steps, "p99"), TTFT_P99_MS),
         "memory_mb": (many["front"][0]["peak_mb"], MEMORY_MB),
     }
     print(json.dumps({name: {"found": found, "bound": bound} for name, (found, bound) in verdict.items()}))
-    print(json.dumps({"chunks_per_s": {"found": chunks, "bound": CHUNKS_PER_S}}))
+    print(json.dumps({"chunks_per_s": {"of a whole core": chunks, "seen": seen, "bound": CHUNKS_PER_S}}))
     missed = [name for name, (found, bound) in verdict.items() if found > bound]
     return int(bool(missed) or chunks < CHUNKS_PER_S)
 
