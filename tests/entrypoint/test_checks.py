@@ -191,6 +191,10 @@ ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
 AROUND: dict[str, tuple[dict[str, Any], str]] = {
     "disks": ({"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x"), 1024),)}, "disk-space"),
     "disks, cache": ({"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), GIB),)}, "disk-space"),
+    "disks, cache that may not execute": (
+        {"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), 20 * GIB, executable=False),)},
+        "kernel-cache",
+    ),
     "disks, model": ({"disks": (Disk("model", "HF_HOME", Path("/x"), 20 * GIB),)}, "disk-space"),
     "model": ({"model": Model(Path("/m"), ("model-1.safetensors is empty",))}, "model-files"),
     "model, absent and offline": ({"model": Model(None), "environ": {"HF_HUB_OFFLINE": "1"}}, "hub-access"),

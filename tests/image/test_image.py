@@ -84,8 +84,8 @@ def test_compilers_for_run_time_kernels(runner: Runner) -> None:
 def test_our_kernels_come_compiled(runner: Runner) -> None:
     """What `serve` copies into the cache serves every launch of a TP4 or TP2 server, for another user too."""
     seed = (
-        "from pathlib import Path; from dsv4_pd.plan import paths; from dsv4_pd.run import prebuilt;"
-        "print('seeded', prebuilt.seed(paths.share_dir() / 'caches' / 'triton', Path('/tmp/cache/triton')))"
+        "from pathlib import Path; from dsv4_pd.plan import paths; from dsv4_pd.run.cache.seed import seed;"
+        "print('seeded', seed(paths.share_dir() / 'caches', Path('/tmp/cache')))"
     )
     script = (
         f'/opt/dsv4-pd/venvs/appliance/bin/python -c "{seed}" && '

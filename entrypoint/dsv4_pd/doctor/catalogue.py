@@ -50,6 +50,7 @@ ORDER = (
     "engine_installed",
     "toolchain",
     "disk_space",
+    "kernel_cache",
     "model_files",
     "hub_access",
 )

@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+_IMAGE_KEY = Path("/opt/dsv4-pd/cache-key")  # written by the Dockerfile
+
 
 def share_dir() -> Path:
     """The folder that holds `config/` and `demo/model/`: beside the installation, or the checkout."""
@@ -22,6 +24,14 @@ def venvs_dir(engine_python: Path) -> Path:
 def profiles_dir() -> Path:
     """The profiles' folder."""
     return share_dir() / "config" / "profiles"
+
+
+def image_key() -> str:
+    """The key of the image that we run in, which names its compilers; blank outside an image."""
+    try:
+        return _IMAGE_KEY.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

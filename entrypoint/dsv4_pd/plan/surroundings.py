@@ -37,6 +37,7 @@ class Disk:
     setting: str
     path: Path
     free_bytes: int | None
+    executable: bool = True  # whether what lies there may be executed, and loaded as a library
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def _permission(settings: Settings, facts: HostFacts, machine: Machine) -> Permi
 def _disks(paths: Paths, model: Model, hub: Path) -> Iterator[Disk]:
     yield Disk("run", "DSV4_RUN_DIR", paths.run, folders.free_below(paths.run))
     yield Disk("state", "DSV4_STATE_DIR", paths.state, folders.free_below(paths.state))
-    yield Disk("cache", "DSV4_CACHE_DIR", paths.cache, folders.free_below(paths.cache))
+    yield Disk("cache", "DSV4_CACHE_DIR", paths.cache, folders.free_below(paths.cache), folders.executable(paths.cache))
     if model.path is None:
         yield Disk("model", "HF_HOME", hub, folders.free_below(hub))
 

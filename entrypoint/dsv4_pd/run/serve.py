@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -15,10 +15,11 @@ from dsv4_pd.doctor import preflight
 from dsv4_pd.errors import ApplianceError, Problem, TemporaryError
 from dsv4_pd.host.machine import Live
 from dsv4_pd.plan import folders
-from dsv4_pd.plan.paths import share_dir
+from dsv4_pd.plan.paths import image_key, share_dir
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.survey import survey
-from dsv4_pd.run import files, prebuilt
+from dsv4_pd.run import files
+from dsv4_pd.run.cache import boot
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.console.choose import choose
 from dsv4_pd.run.guard import publish
@@ -44,13 +45,13 @@ def run(environ: Mapping[str, str]) -> int:
         if sweep.kill(paths.run):  # orphans of a run that was killed held ports and cards
             situation = survey(environ, Live())
         plan = preflight.refuse(situation)
-        _prepare(plan)
+        compiled = _prepare(plan)
         with choose(plan) as console:
-            return Foreground(plan, console).run()
+            return Foreground(plan, console, compiled.lines).run()
 
 
-def _prepare(plan: Plan) -> None:
-    """Write the files of this run, and give the engine its prebuilt kernels.
+def _prepare(plan: Plan) -> boot.Prepared:
+    """Write the files of this run, and see to the engine's compiled kernels.
 
     Raises:
         TemporaryError: when a file can't be written.
@@ -59,8 +60,9 @@ def _prepare(plan: Plan) -> None:
         files.clean(plan.paths)
         sweep.begin(plan.paths.run)
         files.write(plan.files)
-        if plan.placement.device == "cuda":
-            prebuilt.seed(share_dir() / "caches" / "triton", plan.paths.cache / "triton")  # the engine's own folder
+        # A CPU engine compiles none of these.
+        prebuilt = share_dir() / "caches" if plan.placement.device == "cuda" else Path("/nonexistent")
+        return boot.prepare(plan.paths.cache, prebuilt, image_key())
     except OSError as error:
         where = error.filename or plan.paths.run
         expected = "run and cache folders that take the configuration"
@@ -70,9 +72,10 @@ def _prepare(plan: Plan) -> None:
 class Foreground:
     """Runs supervisord, shows what happens, turns signals into a clean stop. Whatever ends it ends all of them."""
 
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, plan: Plan, console: Console, notes: Sequence[str] = ()) -> None:
         self._plan = plan
         self._console = console
+        self._notes = notes  # said once the console shows what is said
         self._daemon = Supervisord(plan.paths, plan.environ)
         budget = Budget(plan.settings.restart_limit, plan.settings.restart_window)
         self._watch = GuardWatch(plan.paths.supervisor_socket, plan.paths.health, budget, self._say)
@@ -123,6 +126,9 @@ class Foreground:
         return None
 
     def _start(self) -> None:
+        for note in self._notes:
+            self._say(note)
+        self._notes = ()
         self._daemon.start()
         self._watch.restarted(self._daemon.pid)
 
