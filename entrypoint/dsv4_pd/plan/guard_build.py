@@ -58,6 +58,7 @@ def build(
         plugins=_plugins(settings, profile),
         router_metrics_url=f"http://127.0.0.1:{settings.router_metrics_port}/metrics",
         cache_dir=str(paths.cache),
+        cache_strict=settings.cache_strict == "on",
         about=about or {},
         limits=_limits(settings),
     )

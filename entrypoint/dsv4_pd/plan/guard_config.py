@@ -86,6 +86,7 @@ class GuardConfig:
     plugins: tuple[str, ...] = ()  # must prove themselves in every server
     router_metrics_url: str = ""
     cache_dir: str = ""  # where the engine puts what it compiles
+    cache_strict: bool = False  # a kernel that is compiled at run time ends the appliance
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # versions and machine, shown by /status
     limits: Limits = dataclasses.field(default_factory=Limits)
     canary_interval: float = 30.0

@@ -117,6 +117,9 @@ class Settings(BaseModel):
     speculative: Annotated[Literal["off", "eagle", "dspark"], Word] = Field(
         "off", description="Speculative decoding algorithm."
     )
+    cache_strict: Annotated[Literal["off", "on"], Word] = Field(
+        "off", description="`on`: a kernel that is compiled at run time ends the appliance; for tests of a release."
+    )
     # lifecycle
     start_timeout: Duration = Field(3600.0, description="Longest time from start to READY.")
     stall_timeout: Duration = Field(300.0, description="A start without progress for so long is hung.")

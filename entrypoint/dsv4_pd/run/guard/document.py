@@ -41,6 +41,7 @@ def document(config: GuardConfig, world: World, state: State, events: Sequence[d
             "window_s": config.limits.restart_window,
         },
         "proof": {"plugins": list(config.plugins), "missing": list(world.missing_proof)},
+        "compiles": world.compiles.log.document(),
         "notices": list(config.notices),
         "events": list(events),
     }

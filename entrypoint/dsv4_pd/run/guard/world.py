@@ -14,6 +14,7 @@ from dsv4_pd.plan import model_files
 from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
 from dsv4_pd.run.follow import Follower
 from dsv4_pd.run.guard import canary, compilers, conditions, excuses, plugin_proof, probes, traffic, tree
+from dsv4_pd.run.guard.compiles import Compiles
 from dsv4_pd.run.guard.gpus import Gpus
 from dsv4_pd.run.guard.path_proof import PathProof
 from dsv4_pd.run.guard.probes import SLOW, Probes
@@ -41,6 +42,7 @@ class World:
         self.bootstrap = Answer.YES if config.mode == "single" else Answer.NO
         self.path = PathProof(config.canary_interval)
         self.traffic = traffic.Traffic()
+        self.compiles = Compiles(config, self.servers)
         self.missing_proof: tuple[str, ...] = ()
         self.gpu_lost: str | None = None
         self.gpu_memory: dict[str, Any] = {}
@@ -80,6 +82,8 @@ class World:
             self._every(0.2, self._canary),
             self._every(0.25, self._follow),
             self._every(0.25, self._proof),
+            self._every(1.0, self._compiled),
+            self._every(15.0, self.compiles.seal),
             self._every(self.config.metrics_interval, self._slow_facts),
             self._every(self.config.metrics_interval, self._model_files),
             self._every(self.config.metrics_interval, self._gpus),
@@ -234,6 +238,11 @@ class World:
         records, plugins = Path(self.config.record_dir), self.config.plugins
         self.missing_proof = await asyncio.to_thread(plugin_proof.missing, records, groups, plugins, tree.group_of)
         self._proved = {} if self.missing_proof else groups
+
+    async def _compiled(self) -> None:
+        if why := self.compiles.look():
+            self.fault = self.fault or Verdict(1, why)
+            self.wake()
 
     async def _model_files(self) -> None:
         """What each server found when it was started. A loop of its own: the folder may be a network's, and hang."""

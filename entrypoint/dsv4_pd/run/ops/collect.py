@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 
 from dsv4_pd.run import loopback_http
+from dsv4_pd.run.cache.systems import OURS
 from dsv4_pd.run.ops import own
 from dsv4_pd.run.ops.exposition import join, render
 
@@ -55,7 +56,7 @@ def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
     except OSError:
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_dir(follow_symlinks=False) and entry.name != OURS:  # what was moved aside is no compile
             yield from _walk(Path(entry.path))
         elif entry.is_file(follow_symlinks=False):
             yield entry

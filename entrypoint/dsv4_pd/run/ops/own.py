@@ -24,6 +24,7 @@ def families(document: Document, texts: Mapping[str, str | None], compiles: Mapp
         (({"role": role}, float(text is not None)) for role, text in texts.items()),
     )
     yield from _link(texts)
+    yield from _compiles(document.get("compiles") or {})
     yield gauge(
         "dsv4_compiles",
         "Kernels compiled since the servers became ready; a warm image compiles none.",
@@ -100,6 +101,20 @@ def _canary(canary: Mapping[str, Any]) -> Iterator[Family]:
     if canary.get("seconds") is not None:
         yield gauge("dsv4_canary_latency_seconds", "How long the last test request took.", [({}, canary["seconds"])])
     yield gauge("dsv4_canary_failures", "Test requests that failed in a row.", [({}, canary.get("failures", 0))])
+
+
+def _compiles(compiles: Document) -> Iterator[Family]:
+    """By name, since the appliance's start."""
+    rows = [({k: str(row[k]) for k in ("role", "system", "kernel")}, row) for row in compiles.get("kernels", ())]
+    counted = (
+        ("dsv4_kernel_compiles_total", "Kernels compiled since the start.", "count"),
+        ("dsv4_kernel_compile_seconds_total", "Seconds that compiling them took.", "seconds"),
+        ("dsv4_kernel_compiles_since_ready_total", "Of these, compiled while the server was ready.", "since_ready"),
+    )
+    for name, text, key in counted:
+        yield gauge(name, text, ((labels, float(row[key])) for labels, row in rows), "counter")
+    found = (({k: str(row[k]) for k in ("role", "system")}, row["count"]) for row in compiles.get("from_cache", ()))
+    yield gauge("dsv4_kernel_loads_total", "Kernels found compiled.", found, "counter")
 
 
 def _link(texts: Mapping[str, str | None]) -> Iterator[Family]:

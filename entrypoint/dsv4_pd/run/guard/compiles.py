@@ -1,0 +1,37 @@
+"""What the servers compile, as the guard sees it: counted by name, given a digest, forbidden where that is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from dsv4_pd.plan.guard_config import GuardConfig
+from dsv4_pd.run.cache import runtime
+from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard.compile_log import CompileLog
+from dsv4_pd.run.guard.watch import Watch
+
+
+class Compiles:
+    """One sense of the guard's."""
+
+    def __init__(self, config: GuardConfig, servers: Mapping[str, Watch]) -> None:
+        self._config, self._servers = config, servers
+        self.log = CompileLog(Path(config.record_dir))
+
+    def look(self) -> str:
+        """Read what is new; what a strict appliance ends with, or nothing."""
+        names = {watch.pid: name for name, watch in self._servers.items() if watch.pid}
+        clock = time.time() - time.monotonic()
+        ready = {name: clock + watch.ready_at for name, watch in self._servers.items() if watch.ready_at is not None}
+        fresh = self.log.read(lambda pid: names.get(tree.group_of(pid) or 0, "?"), ready)
+        why = self.log.offence(fresh) if self._config.cache_strict else ""
+        return f"DSV4_CACHE_STRICT: {why}" if why else ""
+
+    async def seal(self) -> None:
+        """Digests of what was compiled; on a full disk those are missing, and the next start judges by form."""
+        if self._config.cache_dir:
+            cache = Path(self._config.cache_dir)
+            await asyncio.to_thread(runtime.seal_settled, cache, time.time(), self.log.seconds())

@@ -1,0 +1,118 @@
+"""What the servers compiled reaches the operator by name, once, and to the server that did it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dsv4_pd.run.guard.compile_log import SHOWN, CompileLog
+from dsv4_pd.run.ops import own
+from dsv4_pd.run.ops.exposition import render, samples
+
+SERVERS = {11: "prefill", 12: "decode"}
+
+
+def line(kernel: str = "k", *, system: str = "triton", at: float = 5.0, seconds: float = 1.0, **more: Any) -> str:
+    return json.dumps({"time": at, "system": system, "kernel": kernel, "seconds": seconds, "cached": False} | more)
+
+
+def append(folder: Path, pid: int, *lines: str, end: str = "\n") -> None:
+    with (folder / f"compiles.{pid}.jsonl").open("a") as file:
+        file.write("\n".join(lines) + end)
+
+
+def read(log: CompileLog, **ready: float) -> list[str]:
+    return [one.kernel for one in log.read(lambda pid: SERVERS.get(pid, "?"), ready)]
+
+
+def test_each_line_counts_once_for_its_server(tmp_path: Path) -> None:
+    log = CompileLog(tmp_path)
+    append(tmp_path, 11, line("a", seconds=2.5), line("a", seconds=0.5))
+    append(tmp_path, 12, line("b", system="tilelang"), line("a", cached=True))
+    assert read(log) == ["a", "a", "b"]
+    assert read(log) == []
+    append(tmp_path, 12, line("b", system="tilelang", seconds=3.0))
+    assert read(log) == ["b"]
+    found = log.document()
+    assert (found["since_start"], found["since_ready"], found["seconds"]) == (4, 0, 7.0)
+    assert found["kernels"] == [
+        {"role": "decode", "system": "tilelang", "kernel": "b", "count": 2, "seconds": 4.0, "since_ready": 0},
+        {"role": "prefill", "system": "triton", "kernel": "a", "count": 2, "seconds": 3.0, "since_ready": 0},
+    ]
+    assert found["from_cache"] == [{"role": "decode", "system": "triton", "count": 1}]
+    assert log.seconds() == {("triton", "a"): 2.5, ("tilelang", "b"): 3.0}
+
+
+def test_a_compilation_that_ends_while_its_server_is_ready_is_late(tmp_path: Path) -> None:
+    log = CompileLog(tmp_path)
+    append(tmp_path, 11, line("a", at=9.9), line("a", at=10.1))
+    append(tmp_path, 12, line("b", at=10.1))
+    read(log, prefill=10.0)
+    assert {row["kernel"]: row["since_ready"] for row in log.document()["kernels"]} == {"a": 1, "b": 0}
+    assert log.document()["since_ready"] == 1
+
+
+def test_a_process_keeps_its_server_when_it_is_gone(tmp_path: Path) -> None:
+    log, servers = CompileLog(tmp_path), dict(SERVERS)
+    append(tmp_path, 11, line("a"))
+    log.read(lambda pid: servers.get(pid, "?"), {})
+    servers.clear()
+    append(tmp_path, 11, line("a"))
+    log.read(lambda pid: servers.get(pid, "?"), {})
+    assert [row["role"] for row in log.document()["kernels"]] == ["prefill"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"time": "x"}', line()[:-1], '{"time": 1}', "\0\0"])
+def test_a_damaged_line_costs_itself(tmp_path: Path, text: str) -> None:
+    log = CompileLog(tmp_path)
+    append(tmp_path, 11, text, line("a"))
+    assert read(log) == ["a"]
+
+
+def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
+    log = CompileLog(tmp_path)
+    append(tmp_path, 11, line("a")[:20], end="")
+    assert read(log) == []
+    append(tmp_path, 11, line("a")[20:])
+    assert read(log) == ["a"]
+
+
+def test_strict_ends_with_the_first_name_or_what_can_t_be_watched(tmp_path: Path) -> None:
+    log = CompileLog(tmp_path)
+    append(tmp_path, 11, line("a", cached=True))
+    assert log.offence(log.read(SERVERS.__getitem__, {})) == ""
+    append(tmp_path, 11, line("a", system="tvm-ffi", seconds=9.54))
+    assert log.offence(log.read(SERVERS.__getitem__, {})) == "compiled at run time: tvm-ffi a (9.5 s)"
+    assert log.offence([]) == ""
+    append(tmp_path, 11, line("", system="tilelang", cached=True, unwatched="AttributeError: x"))
+    assert log.offence(log.read(SERVERS.__getitem__, {})) == "tilelang can't be watched (AttributeError: x)"
+
+
+def test_names_are_bounded(tmp_path: Path) -> None:
+    log = CompileLog(tmp_path)
+    append(tmp_path, 11, *(line(f"k{number}" + "x" * 500) for number in range(SHOWN + 20)))
+    read(log)
+    found = log.document()
+    assert len(found["kernels"]) == SHOWN and found["since_start"] == SHOWN + 20
+    assert max(len(row["kernel"]) for row in found["kernels"]) == 120
+
+
+def test_metrics_have_every_name(tmp_path: Path) -> None:
+    log = CompileLog(tmp_path)
+    append(tmp_path, 12, line("a<b>", seconds=2.0, at=6.0), line("c", cached=True))
+    read(log, decode=5.0)
+    text = render(own.families({"compiles": log.document()}, {}, {}))
+    values = {s.name: (s.labels, s.value) for s in samples(text) if s.name.startswith("dsv4_kernel")}
+    named = {"role": "decode", "system": "triton", "kernel": "a<b>"}
+    assert values["dsv4_kernel_compiles_total"] == (named, 1.0)
+    assert values["dsv4_kernel_compile_seconds_total"] == (named, 2.0)
+    assert values["dsv4_kernel_compiles_since_ready_total"] == (named, 1.0)
+    assert values["dsv4_kernel_loads_total"] == ({"role": "decode", "system": "triton"}, 1.0)
+
+
+def test_other_records_in_the_folder_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / f"dsv4-gate.{os.getpid()}.json").write_text("{}")
+    assert read(CompileLog(tmp_path)) == [] and read(CompileLog(tmp_path / "absent")) == []
