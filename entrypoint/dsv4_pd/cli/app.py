@@ -22,6 +22,7 @@ COMMANDS = {
     "status": ("dsv4_pd.cli.status", "Show a running appliance."),
     "verify": ("dsv4_pd.cli.verify", "Certify a running appliance, with a receipt."),
     "bench": ("dsv4_pd.cli.bench", "Measure a running appliance; compare runs; write reports."),
+    "cache": ("dsv4_pd.cli.cache", "Compiled kernels: show, export, import, warm up."),
     "health": ("dsv4_pd.cli.health", "Exit 0 while the appliance serves, 1 otherwise."),
     "version": ("dsv4_pd.cli.version", "Print versions."),
 }

@@ -33,6 +33,7 @@ def about(
         "settings_hash": settings_hash(settings),
         "machine": machine(facts),
         "expected_kv_tokens": expected_kv_tokens(settings, profile, placement, around.shape),
+        "sizes": sizes(settings, profile),
         "placement": {
             role.role: {
                 "gpus": [gpu.uuid for gpu in role.gpus],
@@ -56,6 +57,16 @@ def machine(facts: HostFacts) -> dict[str, Any]:
         "driver": facts.driver_version,
         "gpus": [{"name": gpu.name, "memory_gb": round(gpu.memory_bytes / 1e9)} for gpu in facts.gpus],
         "topology": [{"numa_node": gpu.numa_node, "bridges": list(gpu.bridges)} for gpu in facts.gpus],
+    }
+
+
+def sizes(settings: Settings, profile: Profile) -> dict[str, int]:
+    """What decides which classes of requests there are: see plan/warm_up.py."""
+    flags = profile.engine.get("common", {})
+    return {
+        "chunk": int(flags.get("chunked-prefill-size", settings.chunked_prefill_size)),
+        "context": int(flags.get("context-length", settings.context_length)),
+        "running": int(flags.get("max-running-requests", settings.max_running_requests)),
     }
 
 
