@@ -56,7 +56,8 @@ def warm(api: Api, ops: Ops, asked: Sequence[RequestClass], text: Text) -> Itera
 def _send(api: Api, kind: RequestClass, text: Text) -> list[Reply]:
     def one(number: int) -> Reply:
         prompt = " ".join(text(count, seed) for seed, count in words(kind, number))
-        return api.complete(prompt, max_tokens=kind.answer_tokens)
+        ask = api.chat if kind.chat else api.complete
+        return ask(prompt, max_tokens=kind.answer_tokens, **kind.options)
 
     with ThreadPoolExecutor(max_workers=kind.count) as pool:
         return list(pool.map(one, range(kind.count)))

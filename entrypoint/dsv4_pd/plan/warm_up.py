@@ -1,16 +1,29 @@
 """One request of every class that makes the engine use a kernel for the first time. Pure.
 
-From the GPU ring's record (docs/gpu.md, `ready`): what a class used first after READY. A guard that has sent all of
+From the GPU ring's record (docs/gpu.md, `ready`): what a class used first after READY. Two more are from the engine's
+code: FlashInfer's sampling module is loaded by the first request that is not greedy (srt/layers/sampler.py), and the
+grammar's kernels by the first answer under a schema (srt/constrained/xgrammar_backend.py). A guard that has sent all of
 them knows that no client meets a compiler.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 SHORT, CROSSES_DECODE_KERNEL = 20, 130  # tokens; the engine has other kernels for at most 64 rows
 FRESH_LONG, FRESH_SHORT = 300, 20  # tokens behind a cached beginning, on both sides of those 64
 BATCH_PROMPT, BATCH_ANSWER = 200, 16
+SAMPLED = {"temperature": 0.8, "top_p": 0.9, "top_k": 40, "min_p": 0.01}
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer": {"type": "integer"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+UNDER_SCHEMA = {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,8 @@ class RequestClass:
     seed: int
     fresh_tokens: int = 0  # behind `prompt_tokens` that were sent before
     answer_tokens: int = 8
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))  # of the request's body
+    chat: bool = False  # asked as a conversation: a schema is none of a plain completion's options
 
     @property
     def tokens(self) -> int:
@@ -43,6 +58,8 @@ def classes(chunk: int, context: int, running: int) -> tuple[RequestClass, ...]:
         *([RequestClass("prompt of several chunks", 1, several, 4)] if several > chunk else []),
         RequestClass("prefix hit", 1, one, 3, fresh_tokens=FRESH_LONG),
         RequestClass("prefix hit, short rest", 1, one, 3, fresh_tokens=FRESH_SHORT),
+        RequestClass("sampled answer", 1, SHORT, 5, options=SAMPLED),
+        RequestClass("answer under a schema", 1, SHORT, 6, options=UNDER_SCHEMA, chat=True),
     )
     batches = (
         RequestClass(f"batch of {size}", size, BATCH_PROMPT, 10 + number, answer_tokens=BATCH_ANSWER)
