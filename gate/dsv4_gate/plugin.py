@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sys
 
+from dsv4_bake import ahead
 from dsv4_hooks import compiles, table
 from dsv4_hooks.record import FOLDER_VARIABLE, Record, folder_of
 
@@ -29,6 +30,7 @@ def register() -> None:
             install(record)
         else:
             if SCHEDULER in sys.modules:
+                ahead.start()
                 install_in_scheduler(record)
             rendezvous.install(record)
     except Exception as problem:  # SGLang would log it and serve on; the record keeps the guard from READY

@@ -22,7 +22,8 @@ def test_the_classes_of_a_real_host() -> None:
     found = by_name(classes(8192, 524288, 64))
     assert list(found) == [
         "short prompt", "prompt of more than 64 tokens", "prompt of one chunk", "prompt of several chunks",
-        "prefix hit", "prefix hit, short rest", "sampled answer", "answer under a schema",
+        "prefix hit", "prefix hit, short rest", "sampled answer", "sampled answer with min_p",
+        "answer under a schema",
         "batch of 2", "batch of 4", "batch of 8", "batch of 16", "batch of 32", "batch of 64",
     ]  # fmt: skip
     assert found["short prompt"].prompt_tokens <= 64 < found["prompt of more than 64 tokens"].prompt_tokens
@@ -75,7 +76,7 @@ class Client(Api):
     def complete(self, prompt: str, *, stream: bool = False, **options: Any) -> Reply:
         self.appliance.prompts.append(prompt)
         if options.get("temperature"):
-            assert options["top_p"] < 1
+            assert "top_p" in options or "min_p" in options
         refused = self.broken and len(prompt.split()) > 1000
         return Reply(500, error="boom") if refused else Reply(200, seconds=options["max_tokens"] / 100)
 
@@ -92,7 +93,7 @@ def test_what_each_class_compiled_is_told() -> None:
     assert compiled == {"prompt of more than 64 tokens": ("tilelang mhc_post (prefill)",)}
     assert [one.compile_seconds for one in found][:3] == [0.0, 31.0, 0.0]
     assert not any(one.failure for one in found)
-    assert len(appliance.prompts) == sum(one.kind.count for one in found) == 8 + 2 + 4
+    assert len(appliance.prompts) == sum(one.kind.count for one in found) == 9 + 2 + 4
 
 
 def test_a_class_that_fails_is_told_and_the_others_go_on() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = os.pathsep.join(str(ROOT / name) for name in ("kernels", "hooks", "entrypoint"))
+SOURCES = os.pathsep.join(str(ROOT / name) for name in ("kernels", "hooks", "entrypoint", "tests/gpu/engine"))
 PROGRAM = """
 import sys
 from dsv4_hooks import compiles
@@ -27,6 +27,17 @@ def double(x, n, B: tl.constexpr):
     tl.store(x + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
 
 double.warmup(torch.float32, 512, B=128, grid=(1,))
+"""
+# One launch of ours, noted as the GPU ring notes it: two kernels.
+RECORD = """
+import sys
+from contextlib import nullcontext
+from dsv4_ring import watch
+watch.start(sys.argv[1])
+from dsv4_kernels.aot import warm
+from dsv4_kernels.sglang_plugin import adapters
+warm.compile_only(int(sys.argv[2]))
+adapters.mhc(warm.mhc_call(24), nullcontext)
 """
 CHECK = """
 import json, sys, time
@@ -91,3 +102,17 @@ def test_what_triton_would_take_cut_off_is_made_again(run: Callable[[], list[boo
     assert found["whole"] == 0 and name in str(found["moved"])
     assert run() == [False]
     assert looked(tmp_path) == {"whole": 1, "moved": []}
+
+
+def test_a_recorded_run_is_replayed_for_another_card(tmp_path: Path) -> None:
+    """What a launch on sm_120 then asks for is there: the very keys, recorded on an sm_90."""
+    record, cache = tmp_path / "loads.jsonl", tmp_path / "cache"
+    python("-c", RECORD, str(record), "90", TRITON_CACHE_DIR=str(tmp_path / "other"))
+    assert " 2 kernels built of 2" in python("-m", "dsv4_bake.replay", str(record), str(cache))
+    again = python("-m", "dsv4_bake.replay", str(record), str(cache))
+    assert " 0 kernels built of 2" in again and " 0 lines can't be replayed" in again
+    before = {path.parent.name for path in cache.glob("triton/*/*.cubin")}
+    python("-c", RECORD, str(tmp_path / "second.jsonl"), "120", TRITON_CACHE_DIR=str(cache / "triton"))
+    assert {path.parent.name for path in cache.glob("triton/*/*.cubin")} == before
+    lines = [json.loads(line) for line in (tmp_path / "second.jsonl").read_text().splitlines()]
+    assert [line["cached"] for line in lines if line["system"] == "triton"] == [True, True]

@@ -16,7 +16,8 @@ from typing import Any
 SHORT, CROSSES_DECODE_KERNEL = 20, 130  # tokens; the engine has other kernels for at most 64 rows
 FRESH_LONG, FRESH_SHORT = 300, 20  # tokens behind a cached beginning, on both sides of those 64
 BATCH_PROMPT, BATCH_ANSWER = 200, 16
-SAMPLED = {"temperature": 0.8, "top_p": 0.9, "top_k": 40, "min_p": 0.01}
+SAMPLED = {"temperature": 0.8, "top_p": 0.9, "top_k": 40}
+MIN_P = {"temperature": 0.8, "min_p": 0.05}  # another function of the same module, after renormalising
 SCHEMA = {
     "type": "object",
     "properties": {"answer": {"type": "integer"}},
@@ -59,6 +60,7 @@ def classes(chunk: int, context: int, running: int) -> tuple[RequestClass, ...]:
         RequestClass("prefix hit", 1, one, 3, fresh_tokens=FRESH_LONG),
         RequestClass("prefix hit, short rest", 1, one, 3, fresh_tokens=FRESH_SHORT),
         RequestClass("sampled answer", 1, SHORT, 5, options=SAMPLED),
+        RequestClass("sampled answer with min_p", 1, SHORT, 7, options=MIN_P),
         RequestClass("answer under a schema", 1, SHORT, 6, options=UNDER_SCHEMA, chat=True),
     )
     batches = (
