@@ -99,11 +99,23 @@ ARG ENGINE ENGINE_SITE
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels --mount=source=docker/check,target=/src/check \
     /src/uv pip install -q --no-deps --python $ENGINE /wheels/*.whl \
-    && $ENGINE/bin/python -m compileall -q $ENGINE_SITE/dsv4_hooks $ENGINE_SITE/dsv4_kernels \
+    && $ENGINE/bin/python -m compileall -q $ENGINE_SITE/dsv4_hooks $ENGINE_SITE/dsv4_bake $ENGINE_SITE/dsv4_kernels \
     && $ENGINE/bin/python /src/check/plugins.py dsv4-kernels
 # For one rank's heads in the shipped profiles: 16 at TP4, 32 at TP2. The second time nothing may be left to compile.
 RUN warm="$ENGINE/bin/python -m dsv4_kernels.aot.warm /opt/dsv4-pd/caches/triton --heads 16 32" \
     && $warm && $warm | tee /tmp/again && grep -q ': 0 kernels compiled' /tmp/again && rm /tmp/again
+# `all`: the engine's own kernels too, see docs/cache.md. Its libraries are loaded once built, so the driver's stub
+# stands in for the driver.
+ARG BAKE=ours
+RUN if [ "$BAKE" = all ]; then \
+        ln -s $CUDA_HOME/lib/stubs/libcuda.so /tmp/libcuda.so.1 && export LD_LIBRARY_PATH=/tmp \
+        && $ENGINE/bin/python -m dsv4_bake.tvm_ffi /opt/dsv4-pd/caches/jit --prune \
+        && $ENGINE/bin/python -m dsv4_bake.tvm_ffi /opt/dsv4-pd/caches/jit | grep -E '^tvm-ffi: 0 of' \
+        && $ENGINE/bin/python -m dsv4_bake.tilelang /opt/dsv4-pd/caches \
+        && $ENGINE/bin/python -m dsv4_bake.tilelang /opt/dsv4-pd/caches | grep -E '^tilelang: 0 kernels' \
+        && $ENGINE/bin/python -m dsv4_bake.flashinfer /tmp/flashinfer \
+        && rm -r /tmp/flashinfer /tmp/libcuda.so.1; \
+    fi
 RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=docker/steps,target=/src/steps \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels \
     cat /src/engine.lock /src/steps/left-out.toml /wheels/*.whl | sha256sum | cut -c 1-12 > /opt/dsv4-pd/cache-key \
@@ -155,6 +167,7 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/u
     && $python -c 'from dsv4_pd.cli.app import COMMANDS; print(*COMMANDS, "guard", sep="\n")' > /opt/dsv4-pd/commands \
     && $python -c 'import dsv4_pd; print(dsv4_pd.__version__)' > /opt/dsv4-pd/version \
     && $python /src/sbom.py $VENVS/* > /opt/dsv4-pd/sbom.spdx.json \
+    && $python -m dsv4_pd.run.cache.check /opt/dsv4-pd/caches \
     && test -z "$(find $VENVS/appliance/share ! -perm -o=r)" \
     && dsv4-pd version && DSV4_PROFILE=demo-cpu dsv4-pd plan | head -n 1
 

@@ -1,6 +1,6 @@
 """Compile SGLang's TVM-FFI modules for sm_120, without a card, into a cache that a server takes as its own.
 
-    python -m dsv4_bake.tvm_ffi JIT_FOLDER [--only NAME ...] [--workers N] [--list FILE]
+    python -m dsv4_bake.tvm_ffi JIT_FOLDER [--only NAME ...] [--workers N] [--list FILE] [--prune]
 
 SGLang's key holds nvcc, g++, every header and every flag: run it with the image's own, in the image's own places. The
 libraries are loaded once built, so the driver's stub must be on LD_LIBRARY_PATH as libcuda.so.1. Prints what it built;
@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--list", type=Path, default=listed.FILE)
     parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--prune", action="store_true", help="remove what only builds need: for an image alone")
     options = parser.parse_args()
     folder: Path = options.folder
     os.environ["SGLANG_JIT_CACHE_DIR"] = str(folder)
@@ -37,7 +38,7 @@ def main() -> int:
     card.stand_in()
     before, begun = libraries(folder), time.monotonic()
     built = build(listed.rows(options.list, "tvm_ffi", options.only), options.workers)
-    for pattern in NOT_NEEDED:
+    for pattern in NOT_NEEDED if options.prune else ():
         for path in folder.glob(f"*/*/build-*/deps-*/{pattern}"):
             path.unlink()
     have = libraries(folder)

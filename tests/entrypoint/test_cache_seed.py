@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from dsv4_pd.run.cache import boot, digests
 from dsv4_pd.run.cache.check import check
+from dsv4_pd.run.cache.check import main as check_main
 from dsv4_pd.run.cache.seed import seed
 from dsv4_pd.run.cache.systems import OURS
 from support import compiled
@@ -41,6 +42,23 @@ def test_every_system_s_entries_come_with_digests_and_their_times(tmp_path: Path
         for path in (path for path in (image / relative).rglob("*") if not path.name.startswith("__grp__")):
             assert (cache / path.relative_to(image)).stat().st_mtime == path.stat().st_mtime  # ninja builds by times
     assert check(cache, 0.0, alone=True).sealed == 0
+
+
+def test_what_is_not_what_the_image_build_made_stays_where_it_is(tmp_path: Path) -> None:
+    image, cache = tmp_path / "image", tmp_path / "cache"
+    compiled.fill(image)
+    assert check_main([str(image)]) == 0
+    cubin = image / TRITON / "sparse_mla_split_kernel.cubin"
+    data = bytearray(cubin.read_bytes())
+    data[len(data) // 2] ^= 1
+    cubin.write_bytes(data)
+    assert seed(image, cache) == len(ALL) - 1
+    assert not (cache / TRITON).exists() and cubin.exists()
+
+
+def test_an_image_build_without_a_kernel_fails(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert check_main([str(tmp_path / "empty")]) == 1
 
 
 def test_no_prebuilt_kernels_no_folder(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,3 +88,16 @@ def _move(cache: Path, relative: str, kernel: str, reason: str) -> Moved:
     to = aside.put(cache, relative)
     digests.forget(cache, relative)
     return Moved(relative, kernel, reason, str(to.relative_to(cache)))
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m dsv4_pd.run.cache.check FOLDER`, in the image build: digests of what the image brings."""
+    report = check(Path(arguments[0]), 0.0, alone=True, origin="image")
+    for moved in report.moved:
+        print(moved.line(), file=sys.stderr)
+    print(f"{report.sealed} kernels sealed, {report.whole} whole")
+    return int(bool(report.moved) or not report.whole)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -20,17 +20,22 @@ def seed(prebuilt: Path, cache: Path, origin: Origin = "image") -> int:
     """Copy each entry that `cache` lacks from `prebuilt`, which is laid out alike; returns how many.
 
     An entry is named by a digest of source, compiler, options and card, so one of another image is never taken for
-    ours. Neither folder has to exist. An entry appears whole or not at all, also when two appliances look on.
+    ours; one that is not what the image build made is left out. Neither folder has to exist. An entry appears whole or
+    not at all, also when two appliances look on.
 
     Raises:
         OSError: there is no room, or the folder can't be written.
     """
-    missing = [entry for entry in entries(prebuilt) if not (cache / entry.relative).exists()]
+    missing = [entry for entry in entries(prebuilt) if not (cache / entry.relative).exists() and _sound(entry)]
     if not missing:
         return 0
     (cache / OURS).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache / OURS, prefix="seed-") as draft:
         return sum(place(entry, Path(draft) / str(number), cache, origin) for number, entry in enumerate(missing))
+
+
+def _sound(entry: Entry) -> bool:
+    return judge(entry, digests.read(entry.cache, entry.relative), 0.0, alone=True).outcome is Outcome.WHOLE
 
 
 def place(source: Entry, draft: Path, cache: Path, origin: Origin) -> bool:
