@@ -14,6 +14,7 @@ from dsv4_pd.run.ops.exposition import Sample
 from dsv4_pd.verify import catalogue, prompts
 from dsv4_pd.verify.base import Check, Result, Subject, Verdict, failed, passed, skipped
 from dsv4_pd.verify.checks import (
+    compiles,
     equals_single,
     gpu_memory,
     kv_capacity,
@@ -42,6 +43,39 @@ def test_catalogue_names_are_files_and_unique() -> None:
 
 def test_compiles_are_counted_after_every_kind_of_request() -> None:
     assert catalogue.NAMES[-1] == "compiles"
+
+
+class Counting:
+    """An ops port as the check asks it."""
+
+    def __init__(self, files: int, late: int) -> None:
+        row = {"role": "decode", "system": "tilelang", "kernel": "mhc_post", "count": 2, "seconds": 31.0}
+        self._files = files
+        self._status = {
+            "compiles": {
+                "since_start": 2, "seconds": 31.0, "from_cache": [{"role": "decode", "system": "triton", "count": 40}],
+                "kernels": [row | {"since_ready": late}],
+            }
+        }  # fmt: skip
+
+    def samples(self) -> list[Sample]:
+        return [Sample("dsv4_compiles", {"kind": "cubin"}, self._files)]
+
+    def status(self) -> dict[str, Any]:
+        return self._status
+
+
+@pytest.mark.parametrize(
+    ("files", "late", "wanted", "words"),
+    [
+        (0, 0, PASS, "2 since the start (31 s), 40 found compiled"),
+        (0, 1, FAIL, "tilelang mhc_post"),
+        (3, 0, FAIL, "3 cubin"),
+    ],
+)
+def test_what_was_compiled_after_readiness_is_named(files: int, late: int, wanted: Verdict, words: str) -> None:
+    result = compiles.check(Subject(None, Counting(files, late)))  # type: ignore[arg-type]
+    assert result.verdict is wanted and words in result.evidence, result
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dsv4_pd.run.cache import digests
 from dsv4_pd.run.guard.compile_log import SHOWN, CompileLog
+from dsv4_pd.run.guard.compiles import Compiles
 from dsv4_pd.run.ops import own
 from dsv4_pd.run.ops.exposition import render, samples
+from support import compiled as support
 
 SERVERS = {11: "prefill", 12: "decode"}
 
@@ -116,3 +121,37 @@ def test_metrics_have_every_name(tmp_path: Path) -> None:
 def test_other_records_in_the_folder_are_not_read(tmp_path: Path) -> None:
     (tmp_path / f"dsv4-gate.{os.getpid()}.json").write_text("{}")
     assert read(CompileLog(tmp_path)) == [] and read(CompileLog(tmp_path / "absent")) == []
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_guard_counts_its_own_servers_processes_and_only_a_strict_one_ends(tmp_path: Path, strict: bool) -> None:
+    """Of this process's group, as a scheduler is of its server's; READY lies before the line."""
+    watch = SimpleNamespace(pid=os.getpgid(0), ready_at=time.monotonic() - 5)
+    compiles = Compiles(
+        SimpleNamespace(record_dir=str(tmp_path), cache_strict=strict, cache_dir=""),  # type: ignore[arg-type]
+        {"decode": watch},  # type: ignore[dict-item]
+    )
+    assert compiles.look() == ""
+    append(tmp_path, os.getpid(), line("a", at=time.time() - 1, seconds=0.5))
+    append(tmp_path, 2**22 + 1, line("b", at=time.time() - 1))
+    found = "DSV4_CACHE_STRICT: compiled at run time: triton a (0.5 s)" if strict else ""
+    assert compiles.look() == found
+    rows = {row["kernel"]: (row["role"], row["since_ready"]) for row in compiles.log.document()["kernels"]}
+    assert rows == {"a": ("decode", 1), "b": ("?", 0)}
+
+
+async def test_what_was_compiled_gets_its_digest_while_the_server_runs(tmp_path: Path) -> None:
+    cache, records = tmp_path / "cache", tmp_path / "records"
+    records.mkdir()
+    support.fill(cache)
+    config: Any = SimpleNamespace(record_dir=str(records), cache_strict=False, cache_dir=str(cache))
+    compiles = Compiles(config, {})
+    append(records, 11, line("dpsk_v4_topk_v1_true", system="tvm-ffi", seconds=8.7))
+    compiles.look()
+    await compiles.seal()
+    assert digests.read(cache, support.TVM_FFI) is None  # still warm: it may not be whole yet
+    for path in cache.rglob("*"):
+        os.utime(path, (time.time() - 100,) * 2)
+    await compiles.seal()
+    known = digests.read(cache, support.TVM_FFI)
+    assert known is not None and (known.seconds, known.origin) == (8.7, "here")
