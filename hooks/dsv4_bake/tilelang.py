@@ -93,6 +93,12 @@ def mhc() -> None:
     engine.use_symmetric_memory = lambda *_, **__: contextlib.nullcontext()
     engine.get_parallel = lambda: SimpleNamespace(tp_group=None)
     engine.is_allocation_symmetric = lambda: True
+    engine.is_dsa_prefill_cp_interleave = lambda: False
+    # The last boundary's step alone; up to 256 tokens it has another shape, above them that of the fused one.
+    engine.mhc_post(
+        empty(1, HIDDEN, dtype="bfloat16"), empty(1, STREAMS, HIDDEN, dtype="bfloat16"), empty(1, STREAMS, 1),
+        empty(1, STREAMS, STREAMS),
+    )  # fmt: skip
     for tokens in TOKENS:
         engine.mhc_fused_post_pre(
             empty(tokens, HIDDEN, dtype="bfloat16"), empty(tokens, STREAMS, HIDDEN, dtype="bfloat16"),
@@ -105,9 +111,7 @@ def mhc() -> None:
 def sinkhorn() -> None:
     from sglang.kernels.ops.layernorm import mhc as engine
 
-    kernel = engine.hc_split_sinkhorn_kernel(STREAMS, 20, 1e-6)
-    if callable(kernel) and kernel.__class__.__name__ == "JITImpl":
-        kernel()
+    engine.hc_split_sinkhorn_kernel(STREAMS, 20, 1e-6)  # compiles when it is made, not when it is called
 
 
 CALLS: dict[str, Callable[[], None]] = {"indexer": indexer, "mhc": mhc, "sinkhorn": sinkhorn}

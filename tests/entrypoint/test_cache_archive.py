@@ -163,11 +163,21 @@ def test_an_unchanged_rewriting_is_taken(file: Path, tmp_path: Path) -> None:
     assert load(rewritten(file.read_bytes(), lambda *_: None), tmp_path / "target") == (len(ALL), 0)
 
 
+def _nobody(_: object) -> None:
+    raise ApplianceError("no appliance answers")
+
+
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     compiled.fill(source)
     check(source, 0.0, alone=True)
     monkeypatch.setenv("DSV4_CACHE_DIR", str(source))
+    row = {"role": "decode", "system": "triton", "kernel": "late", "count": 2, "seconds": 0.5, "since_ready": 1}
+    told = {"since_start": 2, "since_ready": 1, "seconds": 0.5, "from_cache": [], "kernels": [row]}
+    monkeypatch.setattr(commands.Ops, "status", lambda _: {"compiles": told})
+    said = CliRunner().invoke(commands.command, ["status"]).output
+    assert "2 compiled in 0.5 s, 1 of them while ready" in said and "late" in said
+    monkeypatch.setattr(commands.Ops, "status", _nobody)
     shown = CliRunner().invoke(commands.command, ["status"])
     assert shown.exit_code == 0 and "sparse_mla_split_kernel" in shown.output and "1 here" in shown.output
     done = CliRunner().invoke(commands.command, ["export", str(tmp_path / "x.tar.gz")])
@@ -177,4 +187,4 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.output == f"added {len(ALL)} kernels, 0 were there already\n"
     values = json.loads(CliRunner().invoke(commands.command, ["status", "--json"]).output)
     assert {row["system"]: row["origins"] for row in values["kernels"]}["triton"] == {"import": 1}
-    assert values["aside"] == []
+    assert values["aside"] == [] and values["running"] is None

@@ -40,13 +40,17 @@ def folder() -> Path:
 
 
 @command.command("status")
+@_url
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def status(as_json: bool) -> None:
-    """Show the cache folder by compiler and kernel: from the image, compiled here, imported; sizes and seconds."""
+def status(url: str, as_json: bool) -> None:
+    """Show the cache folder by compiler and kernel: from the image, compiled here, imported; sizes and seconds.
+
+    And what a running appliance compiled and found since its start, where one answers.
+    """
     cache = folder()
-    table = summary.rows(cache)
+    table, running = summary.rows(cache), _running(url)
     if as_json:
-        click.echo(json.dumps(summary.as_values(cache, table), indent=2))
+        click.echo(json.dumps(summary.as_values(cache, table) | {"running": running}, indent=2))
         return
     click.echo(f"{cache}: {sum(row.entries for row in table)} entries, {sum(row.bytes for row in table) / 1e6:.1f} MB")
     for row in table:
@@ -55,6 +59,23 @@ def status(as_json: bool) -> None:
         click.echo(f"  {row.system:<10} {row.kernel:<60} {row.entries:>3}  {row.bytes / 1e6:>7.2f} MB  {origins}{took}")
     for name in summary.aside(cache):
         click.echo(f"  moved aside: {name}")
+    if running:
+        found = sum(row["count"] for row in running["from_cache"])
+        click.echo(f"since the start: {running['since_start']} compiled in {running['seconds']:.1f} s, "
+                   f"{running['since_ready']} of them while ready; {found} found compiled")  # fmt: skip
+        for row in running["kernels"]:
+            click.echo(
+                f"  {row['role']:<8} {row['system']:<10} {row['kernel']:<60} {row['count']:>3}  {row['seconds']:.1f} s"
+            )
+
+
+def _running(url: str) -> dict[str, Any] | None:
+    """What the appliance says of compiles; None where none answers, or one of an older release."""
+    try:
+        found = Ops(url).status().get("compiles")
+    except (ApplianceError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 @command.command("export")
