@@ -12,6 +12,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,7 +30,10 @@ def start(environ: Mapping[str, str] = os.environ) -> subprocess.Popen[bytes] | 
     if not environ.get(VARIABLE) or capability() != CAPABILITY:
         return None
     with contextlib.suppress(OSError):
-        return run(Path(environ[VARIABLE]), [sys.executable, "-m", "dsv4_bake.tvm_ffi"])
+        process = run(Path(environ[VARIABLE]), [sys.executable, "-m", "dsv4_bake.tvm_ffi"])
+        if process is not None:
+            threading.Thread(target=process.wait, name="compile ahead", daemon=True).start()  # or it stays a zombie
+        return process
     return None
 
 
@@ -39,7 +43,7 @@ def run(folder: Path, command: list[str]) -> subprocess.Popen[bytes] | None:
     lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        words = ["nice", "-n", "5", *command, str(folder), "--workers", str(workers(os.cpu_count() or 1))]
+        words = ["nice", "-n", "5", *command, str(folder), "--workers", str(workers(len(os.sched_getaffinity(0))))]
         return subprocess.Popen(words, pass_fds=[lock], stdin=subprocess.DEVNULL)
     except BlockingIOError:
         return None

@@ -61,7 +61,8 @@ def test_the_builder_is_told_where_and_how_wide(tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"import sys; open({str(out)!r}, 'w').write(repr(sys.argv[1:]))"]
     process = ahead.run(tmp_path / "jit", command)
     assert process is not None and process.wait(60) == 0
-    assert out.read_text() == repr([str(tmp_path / "jit"), "--workers", str(ahead.workers(os.cpu_count() or 1))])
+    wide = ahead.workers(len(os.sched_getaffinity(0)))
+    assert out.read_text() == repr([str(tmp_path / "jit"), "--workers", str(wide)])
 
 
 @pytest.mark.parametrize("found", [None, (9, 0), (12, 1)])

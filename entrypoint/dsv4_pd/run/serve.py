@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import signal
 import threading
 import time
@@ -65,8 +67,10 @@ def _prepare(plan: Plan) -> boot.Prepared:
         return boot.prepare(plan.paths.cache, prebuilt, image_key())
     except OSError as error:
         where = error.filename or plan.paths.run
-        expected = "run and cache folders that take the configuration"
-        raise TemporaryError([Problem(str(where), str(error.strerror), expected, "free some space there")]) from error
+        expected = "run and cache folders that can be written"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free some space there" if full else f"let uid {os.geteuid()} write there, or remove it"
+        raise TemporaryError([Problem(str(where), str(error.strerror), expected, remedy)]) from error
 
 
 class Foreground:
