@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from dsv4_pd.run.cache import digests
+from dsv4_pd.run.cache.check import check
 from dsv4_pd.run.guard.compile_log import SHOWN, CompileLog
 from dsv4_pd.run.guard.compiles import Compiles
 from dsv4_pd.run.ops import own
@@ -155,3 +156,22 @@ async def test_what_was_compiled_gets_its_digest_while_the_server_runs(tmp_path:
     await compiles.seal()
     known = digests.read(cache, support.TVM_FFI)
     assert known is not None and (known.seconds, known.origin) == (8.7, "here")
+
+
+async def test_a_server_that_ended_from_a_damaged_kernel_starts_without_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another server goes on using the folder: what it may be writing just now stays."""
+    cache = tmp_path / "cache"
+    support.fill(cache)
+    check(cache, 0.0, alone=True)
+    library = next((cache / support.TVM_FFI).glob("*.so"))
+    library.write_bytes(library.read_bytes()[:-8])
+    fresh = support.triton(cache, "FRESH") / "sparse_mla_split_kernel.cubin"
+    fresh.write_bytes(fresh.read_bytes()[:-8])
+    config: Any = SimpleNamespace(record_dir=str(tmp_path), cache_strict=False, cache_dir=str(cache))
+    await Compiles(config, {}).mend()
+    assert not library.exists() and fresh.exists()
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["kernel cache"]
+    config.cache_dir = str(tmp_path / "absent")
+    await Compiles(config, {}).mend()

@@ -258,6 +258,33 @@ def test_what_the_guard_ends_is_marked_before_it_is_gone(tmp_path: Path, monkeyp
     assert "out of memory" not in seen.observe().servers[1].exit
 
 
+@pytest.mark.parametrize("deaths", [0, 1])
+def test_the_kernel_cache_is_looked_over_before_a_server_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    """Not before its first start: `serve` has just done it."""
+    seen, probes = seeing(tmp_path)
+    done: list[str] = []
+
+    class Supervisord:
+        async def processes(self) -> list[SimpleNamespace]:
+            return [SimpleNamespace(name="decode", state="EXITED", pid=0)]
+
+        async def start(self, name: str) -> None:
+            done.append(f"start {name}")
+
+    async def mend() -> None:
+        done.append("look")
+
+    monkeypatch.setattr(hands.family, "everyone", list)
+    monkeypatch.setattr(hands.family, "leftovers", lambda *_: frozenset[int]())
+    monkeypatch.setattr(seen.compiles, "mend", mend)
+    seen.servers["decode"].deaths = deaths
+    acts = hands.Hands(seen.config, seen, Supervisord(), probes)  # type: ignore[arg-type]
+    run(acts._start("decode"))
+    assert done == ["look"] * deaths + ["start decode"]
+
+
 def test_workers_are_registered_with_the_servers_key(tmp_path: Path) -> None:
     seen, probes = seeing(tmp_path, api_key="k3y")
     run(acting(seen, probes)._register(""))

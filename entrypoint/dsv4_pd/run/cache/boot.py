@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4_pd.run.cache import images
-from dsv4_pd.run.cache.check import Report, check
+from dsv4_pd.run.cache.check import check, said
 from dsv4_pd.run.cache.in_use import InUse
 from dsv4_pd.run.cache.seed import seed
-
-_LINES = 8  # a volume that was damaged as a whole is told of once, not a hundred times
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +39,6 @@ def prepare(cache: Path, prebuilt: Path, image: str) -> Prepared:
         use.close()
         raise
     return Prepared(use, (*lines, *said(report), *([_added(added)] if added else [])))
-
-
-def said(report: Report) -> list[str]:
-    """A line for each thing that was moved, as far as a reader wants them."""
-    lines = [moved.line() for moved in report.moved[:_LINES]]
-    rest = len(report.moved) - len(lines)
-    return [*lines, f"kernel cache: {rest} more entries moved aside"] if rest else lines
 
 
 def _added(count: int) -> str:

@@ -11,6 +11,8 @@ from dsv4_pd.run.cache.digests import Digest, Origin
 from dsv4_pd.run.cache.judge import Outcome, Verdict, judge
 from dsv4_pd.run.cache.systems import Entry, entries, label
 
+_LINES = 8  # a volume that was damaged as a whole is told of once, not a hundred times
+
 
 @dataclass(frozen=True, slots=True)
 class Moved:
@@ -51,6 +53,13 @@ def check(cache: Path, now: float, *, alone: bool, origin: Origin = "here") -> R
         _entry(entry, now, report, alone=alone, origin=origin)
     aside.prune(cache)
     return report
+
+
+def said(report: Report) -> list[str]:
+    """A line for each thing that was moved, as far as a reader wants them."""
+    lines = [moved.line() for moved in report.moved[:_LINES]]
+    rest = len(report.moved) - len(lines)
+    return [*lines, f"kernel cache: {rest} more entries moved aside"] if rest else lines
 
 
 def _entry(entry: Entry, now: float, report: Report, *, alone: bool, origin: Origin) -> None:

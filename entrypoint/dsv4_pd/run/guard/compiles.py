@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from dsv4_pd.plan.guard_config import GuardConfig
 from dsv4_pd.run.cache import runtime
+from dsv4_pd.run.cache.check import check, said
 from dsv4_pd.run.guard import tree
 from dsv4_pd.run.guard.compile_log import CompileLog
 from dsv4_pd.run.guard.watch import Watch
+
+log = logging.getLogger("guard")
 
 
 class Compiles:
@@ -29,6 +33,16 @@ class Compiles:
         fresh = self.log.read(lambda pid: names.get(tree.group_of(pid) or 0, "?"), ready)
         why = self.log.offence(fresh) if self._config.cache_strict else ""
         return f"DSV4_CACHE_STRICT: {why}" if why else ""
+
+    async def mend(self) -> None:
+        """Before a server that ended is started again: what damaged kernels it may have ended from are moved aside."""
+        try:
+            if self._config.cache_dir:
+                report = await asyncio.to_thread(check, Path(self._config.cache_dir), time.time(), alone=False)
+                for text in said(report):
+                    log.warning("%s", text)
+        except OSError as error:
+            log.warning("kernel cache: not looked over: %s", error)
 
     async def seal(self) -> None:
         """Digests of what was compiled; on a full disk those are missing, and the next start judges by form."""

@@ -64,6 +64,8 @@ class Hands:
             log.info("%s: ending %d process(es) that the last run left behind", name, len(leftovers))
             tree.kill(leftovers)
         self._world.clean_up_after(name)
+        if name in self._world.servers and self._world.servers[name].deaths:
+            await self._world.compiles.mend()
         if await self._world.gpus_are_free(name):
             await self._supervisor.start(name)
 
