@@ -62,8 +62,7 @@ def _prepare(plan: Plan) -> boot.Prepared:
         files.clean(plan.paths)
         sweep.begin(plan.paths.run)
         files.write(plan.files)
-        # A CPU engine compiles none of these.
-        prebuilt = share_dir() / "caches" if plan.placement.device == "cuda" else Path("/nonexistent")
+        prebuilt = share_dir() / "caches" if plan.placement.device == "cuda" else None  # a CPU engine has none of these
         return boot.prepare(plan.paths.cache, prebuilt, image_key())
     except OSError as error:
         where = error.filename or plan.paths.run

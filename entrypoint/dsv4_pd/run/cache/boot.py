@@ -20,10 +20,11 @@ class Prepared:
     lines: tuple[str, ...]
 
 
-def prepare(cache: Path, prebuilt: Path, image: str) -> Prepared:
+def prepare(cache: Path, prebuilt: Path | None, image: str) -> Prepared:
     """Set aside what another image wrote, look over what is there, and add what the image brings.
 
-    image: names the image's compilers; blank outside an image.
+    prebuilt: the folder of what the image brings, if its engine uses any. image: names the image's compilers; blank
+    outside an image.
 
     Raises:
         OSError: the folder can't be written, or is full.
@@ -33,7 +34,7 @@ def prepare(cache: Path, prebuilt: Path, image: str) -> Prepared:
     try:
         lines = images.change(cache, image) if use.alone else []
         report = check(cache, time.time(), alone=use.alone)
-        added = seed(prebuilt, cache)
+        added = seed(prebuilt, cache) if prebuilt else 0
         use.share()
     except BaseException:
         use.close()
