@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dsv4_pd.errors import Problem, SettingsError
+from dsv4_pd.settings import hub_token
 from dsv4_pd.settings.fields import UnusableKey, bare
 from dsv4_pd.settings.schema import (
     COMPOSE_RENAMED,
@@ -21,8 +22,7 @@ from dsv4_pd.settings.schema import (
     env_name,
     names,
 )
-
-_SECRET_MAX = 64 * 1024  # bytes of a secret's file that are read at most
+from dsv4_pd.settings.secret_file import read_secret, unreadable
 
 
 def load(environ: Mapping[str, str]) -> Settings:
@@ -35,6 +35,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     problems += [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
     problems += _port_clashes(environ)
     problems += _renamed(environ)
+    problems += hub_token.problems(environ)
     try:
         settings = Settings(**(_values(environ) | secrets))
     except ValidationError as error:
@@ -62,42 +63,10 @@ def _read_secret_files(environ: Mapping[str, str]) -> tuple[dict[str, Any], list
             problems.append(Problem(f"{name}_FILE", f"{name} set as well", "one of the two", f"unset {name}"))
             continue
         try:
-            values[field] = _read_secret(Path(path))
+            values[field] = read_secret(Path(path))
         except (OSError, ValueError) as error:
-            problems.append(_unreadable(f"{name}_FILE", path, error))
+            problems.append(unreadable(f"{name}_FILE", path, error))
     return values, problems
-
-
-def _read_secret(path: Path) -> str:
-    """The secret in a file, without the line end that editors put after it.
-
-    Raises:
-        OSError: it can't be read.
-        ValueError: it is no file of text, or empty; the message says which.
-    """
-    if not (path.is_file() or path.is_char_device()):  # a pipe would block the start
-        path.stat()  # absent: its own error
-        raise ValueError("no file")
-    with path.open("rb") as file:
-        data = file.read(_SECRET_MAX + 1)  # /dev/zero has no end
-    if len(data) > _SECRET_MAX:
-        raise ValueError(f"longer than {_SECRET_MAX} bytes")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError("not UTF-8 text") from error
-    text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
-        raise ValueError("empty")
-    return text
-
-
-def _unreadable(name: str, path: str, error: Exception) -> Problem:
-    reason = (error.strerror or "unreadable") if isinstance(error, OSError) else str(error)
-    remedy = (
-        f"write the secret into it, or unset {name}" if reason == "empty" else "mount the secret there, or fix the path"
-    )
-    return Problem(name, f"{path!r} ({reason})", "a readable file that holds the secret alone", remedy)
 
 
 def _renamed(environ: Mapping[str, str]) -> list[Problem]:

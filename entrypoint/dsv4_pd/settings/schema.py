@@ -120,6 +120,11 @@ class Settings(BaseModel):
     # lifecycle
     start_timeout: Duration = Field(3600.0, description="Longest time from start to READY.")
     stall_timeout: Duration = Field(300.0, description="A start without progress for so long is hung.")
+    download_stall_timeout: Duration = Field(
+        600.0,
+        description="A download that brings no new byte for so long, however often it is tried again, ends the start; "
+        "the next one goes on where it stopped. A wait that the Hub asks for does not count.",
+    )
     restart_limit: Count = Field(3, description="Restarts within the window before the appliance gives up.")
     restart_window: Duration = Field(1800.0, description="The window of the restart budget.")
     drain_timeout: Duration = Field(30.0, description="How long a stop waits for requests in flight.")
