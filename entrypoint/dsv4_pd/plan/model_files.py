@@ -59,6 +59,11 @@ def is_folder(model: str) -> bool:
     return model.startswith(("/", ".", "~")) or Path(model).is_dir()
 
 
+def commit_of(folder: Path | None) -> str | None:
+    """The commit of a snapshot in the cache; None for a folder of the operator's own."""
+    return folder.name if folder is not None and folder.parent.name == "snapshots" else None
+
+
 def read_shape(model: Model) -> Shape | None:
     """The shape of a model; of DeepSeek-V4-Flash where there is none to read; None for another kind of model."""
     config = model.path / "config.json" if model.path else None
