@@ -81,7 +81,7 @@ def test_an_empty_host_serves_after_every_interruption(hub: Hub, tmp_path: Path)
 
 
 def the_ops_port_tells_it(appliance: Appliance) -> None:
-    appliance.wait_until(lambda: (appliance.health().get("download") or {}).get("done_bytes", 0) > 0, "bytes", 60)
+    appliance.wait_until(lambda: " left" in appliance.health().get("reason", ""), "a rate", 60)
     status, document = appliance.call("/status", base=appliance.ops)
     assert status == 200 and document["state"] == "DOWNLOADING" and document["serving"] is False
     found = document["download"]

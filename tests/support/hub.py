@@ -189,7 +189,11 @@ class _Storage(_Handler):
         speed = self.hub.faults.bytes_per_s
         step = len(data) if not speed else max(1, int(speed / 20))
         for at in range(0, len(data), step or 1):
-            self.wfile.write(data[at : at + step])
+            try:
+                self.wfile.write(data[at : at + step])
+            except OSError:  # whoever asked has gone
+                self.close_connection = True
+                return
             self.hub.sent += len(data[at : at + step])
             if speed:
                 time.sleep(0.05)

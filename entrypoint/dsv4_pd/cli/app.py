@@ -17,6 +17,7 @@ COMMANDS = {
     "demo": ("dsv4_pd.cli.demo", "Run it with a tiny model on the CPU: the profile demo-cpu."),
     "plan": ("dsv4_pd.cli.plan", "Print what `serve` would do; start nothing."),
     "doctor": ("dsv4_pd.cli.doctor", "Say what is wrong with this machine and what mends it."),
+    "models": ("dsv4_pd.cli.models", "List the models known by name, and how each fits here."),
     "download": ("dsv4_pd.cli.download", "Fetch the model ahead of the first start, or check it."),
     "support-bundle": ("dsv4_pd.cli.support_bundle", "Pack report, plan and logs, redacted."),
     "status": ("dsv4_pd.cli.status", "Show a running appliance."),

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from dsv4_pd.errors import ApplianceError, Problem
-from dsv4_pd.plan import folders, model_files
+from dsv4_pd.plan import catalogue, folders, model_files
+from dsv4_pd.plan.paths import models_dir
 from dsv4_pd.run.download import hashes as hashes_of
 from dsv4_pd.run.download import order
 from dsv4_pd.run.download.causes import Failed
@@ -27,7 +28,7 @@ _TELL_S = 5.0
 @click.option("--hashes", is_flag=True, help="Compare every file with its hash anew, whatever was checked before.")
 def command(check: bool, hashes: bool) -> None:
     """Fetch DSV4_MODEL at DSV4_MODEL_REVISION. Run it again after a break: it goes on where it stopped."""
-    settings = load_settings(os.environ)
+    settings = catalogue.resolve(load_settings(os.environ), catalogue.read_all(models_dir()))
     model, revision = settings.model, settings.model_revision
     here = model_files.find(model, revision, os.environ)
     if check or model_files.is_folder(model):

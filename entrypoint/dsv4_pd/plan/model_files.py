@@ -64,15 +64,22 @@ def commit_of(folder: Path | None) -> str | None:
     return folder.name if folder is not None and folder.parent.name == "snapshots" else None
 
 
-def read_shape(model: Model) -> Shape | None:
-    """The shape of a model; of DeepSeek-V4-Flash where there is none to read; None for another kind of model."""
-    config = model.path / "config.json" if model.path else None
-    if config is None or not config.is_file():
-        return Shape()
+def read_config(model: Model) -> Mapping[str, Any] | None:
+    """The model's config.json; None where it is not here, or can't be read (its folder's problems say so)."""
     try:
-        return shape_of(json.loads(config.read_text(encoding="utf-8")), model.total_bytes)
+        data = json.loads((model.path / "config.json").read_text(encoding="utf-8")) if model.path else None
     except (OSError, ValueError):
-        return Shape()
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def read_shape(model: Model, known: Mapping[str, Any] | None = None) -> Shape | None:
+    """The shape of a model, from its config.json or, before it is here, from what is `known` of it.
+
+    None: another kind of model, or one of which nothing is known yet.
+    """
+    config = read_config(model) or known
+    return shape_of(config, model.total_bytes) if config else None
 
 
 def offline(environ: Mapping[str, str]) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from dsv4_pd.host import numa
+from dsv4_pd.plan.checkpoint import expert_flags
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.memory_plan import window_ratio
 from dsv4_pd.plan.paths import Paths, venvs_dir
@@ -84,11 +85,12 @@ def server_flags(
     policy: numa.Policy = "none",
     shape: Shape | None = None,
     source: Path | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The flags of one SGLang server as its `--config` file spells them; `source`: the model's folder, once here."""
     flags = _common_flags(settings, source) | _role_flags(settings, role.role)
     if placement.device == "cuda":
-        flags |= _gpu_flags(settings, placement, role, policy)
+        flags |= _gpu_flags(settings, placement, role, policy) | expert_flags(config, settings.speculative)
         if ratio := window_ratio(settings, role, shape):
             flags["swa-full-tokens-ratio"] = ratio
     return flags | dict(profile.engine.get("common", {})) | dict(profile.engine.get(role.role, {}))
@@ -213,7 +215,9 @@ def _no_proxy(environ: Mapping[str, str]) -> str:
 def _server(
     settings: Settings, profile: Profile, placement: Placement, role: RolePlacement, around: Surroundings
 ) -> Program:
-    flags = server_flags(settings, profile, placement, role, around.numa_policy, around.shape, around.model.path)
+    flags = server_flags(
+        settings, profile, placement, role, around.numa_policy, around.shape, around.model.path, around.config
+    )
     config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
     key = _key_files(settings, around.paths, role.role)
     extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args

@@ -10,15 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.numa import Permission, Policy
 from dsv4_pd.host.read import probe_node
-from dsv4_pd.plan import folders
+from dsv4_pd.plan import catalogue, folders
+from dsv4_pd.plan.catalogue import Entry
 from dsv4_pd.plan.memory_model import Shape
-from dsv4_pd.plan.model_files import Model, hub_cache, look, read_shape
-from dsv4_pd.plan.paths import Paths, share_dir, venvs_dir
+from dsv4_pd.plan.model_files import Model, hub_cache, look, read_config, read_shape
+from dsv4_pd.plan.paths import Paths, models_dir, share_dir, venvs_dir
 from dsv4_pd.settings.schema import Settings
 
 TOOLS = ("gcc", "ninja", "nvcc")  # compile kernels at run time
@@ -49,6 +51,8 @@ class Surroundings:
     numa: Permission = field(default_factory=lambda: Permission("membind"))
     model: Model = field(default_factory=lambda: Model(None))
     shape: Shape | None = field(default_factory=Shape)  # of the model; None: not one that the memory model knows
+    entry: Entry | None = None  # of the catalogue
+    config: Mapping[str, Any] | None = None  # the model's config.json, or what the catalogue knows of it
     disks: tuple[Disk, ...] = ()
     executable: frozenset[Path] | None = None  # interpreters that can be started; None: not asked
     tools: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))  # program -> on the path
@@ -75,13 +79,16 @@ def read(
     """Ask the machine that we run on."""
     paths = folders.resolve(settings, environ)
     model = look(settings.model, settings.model_revision, environ)
+    known = catalogue.find(settings.model, catalogue.read_all(models_dir()))
     return Surroundings(
         paths=paths,
         share=share_dir(),
         environ=environ,
         numa=_permission(settings, facts, machine),
         model=model,
-        shape=read_shape(model),
+        shape=read_shape(model, known.config if known else None),
+        entry=known,
+        config=read_config(model) or (known.config if known else None),
         disks=tuple(_disks(paths, model, hub_cache(environ))),
         executable=frozenset(path for path in interpreters if os.access(path, os.X_OK)),
         tools={name: shutil.which(name, path=environ.get("PATH", os.defpath)) is not None for name in TOOLS},
@@ -97,6 +104,7 @@ def assume(
     as a folder here.
     """
     model = look(settings.model, settings.model_revision, environ)
+    known = catalogue.find(settings.model, catalogue.read_all(models_dir()))
     permission = _permission(settings, facts, machine) if machine else Permission("membind")
     return Surroundings(
         paths=folders.resolve(settings, environ),
@@ -104,7 +112,9 @@ def assume(
         environ=environ,
         numa=permission,
         model=model,
-        shape=read_shape(model),
+        shape=read_shape(model, known.config if known else None),
+        entry=known,
+        config=read_config(model) or (known.config if known else None),
         versions=installed_versions(settings.engine_python),
     )
 

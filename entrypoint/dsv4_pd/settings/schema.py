@@ -57,8 +57,12 @@ class Settings(BaseModel):
     profile: Annotated[str, Word] = Field(
         "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."
     )
-    model: Name = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
-    model_revision: Name | None = Field(None, description="Revision (commit) of the model; pin it.")
+    model: Name = Field(
+        "flash-0731", description="A name that `dsv4-pd models` lists, OWNER/MODEL on Hugging Face, or a local folder."
+    )
+    model_revision: Name | None = Field(
+        None, description="Revision (commit) of the model; default: the catalogue's, for a model that it knows."
+    )
     served_model_name: Name | None = Field(None, description="Name in the API; default: the model's name.")
     # API
     host: Name = Field(
@@ -114,8 +118,10 @@ class Settings(BaseModel):
     pcie_allreduce: Annotated[Literal["auto", "on", "off"], Word] = Field(
         "auto", description="The engine's all-reduce over PCIe peer copies; `off` leaves NCCL."
     )
-    speculative: Annotated[Literal["off", "eagle", "dspark"], Word] = Field(
-        "off", description="Speculative decoding algorithm."
+    speculative: Annotated[Literal["auto", "off", "eagle", "dspark"], Word] = Field(
+        "off",
+        description="Speculative decoding: `auto` takes DSpark where the checkpoint has the block; `dspark`, `eagle` "
+        "are refused where it has none.",
     )
     # lifecycle
     start_timeout: Duration = Field(3600.0, description="Longest time from start to READY.")

@@ -46,8 +46,9 @@ class Snapshot:
         parts = [verb]
         if self.percent is not None and self.total is not None:
             done = self.checked if self.phase == "checking" else self.fetched
-            amount = f"{self.percent:.1f} %, {done / 1e9:.1f} of {self.total / 1e9:.1f} GB"
-            moving = [f"{self.rate / 1e6:.0f} MB/s"] if self.rate else []
+            unit, name = (1e9, "GB") if self.total >= 1e9 else (1e6, "MB")
+            amount = f"{self.percent:.1f} %, {done / unit:.1f} of {self.total / unit:.1f} {name}"
+            moving = [f"{self.rate / 1e6:.3g} MB/s"] if self.rate else []
             left = [f"{clock(self.left_s)} left"] if self.left_s is not None and self.percent < 100 else []
             parts = [f"{verb}: {', '.join([amount, *moving, *left])}"]
         return " – ".join([*parts, *filter(None, [self.note])])
