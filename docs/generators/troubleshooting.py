@@ -7,6 +7,7 @@ import inspect
 from dsv4_pd.doctor.base import Check
 from dsv4_pd.doctor.catalogue import CHECKS
 from dsv4_pd.doctor.checks import kv_link
+from dsv4_pd.run.download.causes import CAUSES
 
 _HEAD = """\
 # Troubleshooting, by symptom
@@ -29,7 +30,23 @@ def text() -> str:
     """The page."""
     checks = (*CHECKS, kv_link.CHECK)
     rows = "".join(f"| {_cell(c.symptom)} | [{c.name}](#{c.name}) | {'refuses' if c.fatal else ''} |\n" for c in checks)
-    return _HEAD + rows + "".join(_section(check) for check in checks)
+    return _HEAD + rows + "".join(_section(check) for check in checks) + _causes()
+
+
+def _causes() -> str:
+    """Why a download ends, from the table that it ends by."""
+    head = (
+        "\n## download\n\nWhat `serve` and `dsv4-pd download` say when the model can't be had. *again*: tried again by "
+        "itself until\n`DSV4_DOWNLOAD_STALL_TIMEOUT`. What is there by then stays; the next start goes on with it.\n\n"
+        "| cause | found | what to do | exit |\n|---|---|---|---|\n"
+    )
+    names = {"model": "OWNER/MODEL", "revision": "REVISION", "endpoint": "the Hub", "cache": "HF_HOME", "detail": "…"}
+    rows = [
+        f"| {cause.name} | {cause.subject.format_map(names)}: {cause.found.format_map(names)} "
+        f"| {cause.remedy.format_map(names)} | {cause.error.exit_code}{', again' if cause.again else ''} |\n"
+        for cause in CAUSES
+    ]
+    return head + "".join(rows)
 
 
 def _cell(words: str) -> str:

@@ -54,7 +54,7 @@ def test_an_empty_host_serves_after_every_interruption(hub: Hub, tmp_path: Path)
     hub.faults.cut_after = [large // 20]
     appliance.start()
     try:
-        appliance.wait_for("DOWNLOADING", timeout=120)
+        appliance.wait_for("DOWNLOADING", timeout=240)
         the_ops_port_tells_it(appliance)
         assert appliance.stop() == 0, "a stop in the middle is no failure"
         assert appliance.leftovers() == []
@@ -62,7 +62,7 @@ def test_an_empty_host_serves_after_every_interruption(hub: Hub, tmp_path: Path)
         appliance.start()
         downloading(appliance, 100 * first / large)
         os.kill(downloader(appliance), signal.SIGKILL)
-        appliance.wait_until(lambda: "it is started again" in appliance.log.read_text(), "a word of it", 60)
+        appliance.wait_until(lambda: "it is started again" in appliance.log.read_text(), "a word of it", 120)
         appliance.wait_for("READY", timeout=500)
         assert hub.sent < large * 1.2, "what was there is not fetched again"
         assert appliance.chat("What is the capital of Italy?")["content"] == "The capital of Italy is Rome."
@@ -81,7 +81,7 @@ def test_an_empty_host_serves_after_every_interruption(hub: Hub, tmp_path: Path)
 
 
 def the_ops_port_tells_it(appliance: Appliance) -> None:
-    appliance.wait_until(lambda: " left" in appliance.health().get("reason", ""), "a rate", 60)
+    appliance.wait_until(lambda: " left" in appliance.health().get("reason", ""), "a rate", 120)
     status, document = appliance.call("/status", base=appliance.ops)
     assert status == 200 and document["state"] == "DOWNLOADING" and document["serving"] is False
     found = document["download"]
