@@ -21,5 +21,6 @@ class StateName(StrEnum):
 
 
 SERVING = frozenset({StateName.READY, StateName.DEGRADED})
-STARTING = frozenset({StateName.DOWNLOADING, StateName.BOOTING, StateName.LOADING, StateName.WARMING})
+ARRIVING = frozenset({StateName.DOWNLOADING})  # before the guard is: the download's own process says so
+STARTING = frozenset({StateName.BOOTING, StateName.LOADING, StateName.WARMING})
 CLOSING = frozenset({StateName.FAILED, StateName.STOPPING})
