@@ -23,7 +23,7 @@ PLANS: tuple[dict[str, str], ...] = (
         "DSV4_MODEL": "flash-preview",
         "DSV4_MODEL_REVISION": "main",
         "DSV4_SPECULATIVE": "eagle",
-    },  # fmt: skip
+    },
     {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_SPECULATIVE": "dspark", "DSV4_MODE": "single"},
     {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_ROUTER": "smg", "DSV4_LOG_LEVEL": "debug"},
     {"DSV4_PROFILE": "rtx-pro-6000-4x"},
