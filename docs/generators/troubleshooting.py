@@ -7,7 +7,8 @@ import inspect
 from dsv4_pd.doctor.base import Check
 from dsv4_pd.doctor.catalogue import CHECKS
 from dsv4_pd.doctor.checks import kv_link
-from dsv4_pd.host.nvml_causes import CAUSES
+from dsv4_pd.host import nvml_causes
+from dsv4_pd.run.download import causes as download_causes
 from dsv4_pd.run.guard.endings import LIKELY
 
 _HEAD = """\
@@ -34,20 +35,39 @@ def text() -> str:
     """The page."""
     checks = (*CHECKS, kv_link.CHECK)
     rows = "".join(f"| {_cell(c.symptom)} | [{c.name}](#{c.name}) | {'refuses' if c.fatal else ''} |\n" for c in checks)
-    return _HEAD + rows + "".join(_section(check) for check in checks) + _causes() + _endings()
+    parts = (_nvml(), _downloads(), _endings())
+    return _HEAD + rows + "".join(_section(check) for check in checks) + "".join(parts)
 
 
-def _causes() -> str:
+def _nvml() -> str:
     """What NVML says: one row for each cause, none for the rest."""
     rows = "".join(
         f"| {c.name} | `{c.words.replace('|', '&#124;')}` | {_cell(c.host)} | {_cell(c.container)} | {c.source} |\n"
-        for c in CAUSES
+        for c in nvml_causes.CAUSES
     )
     return (
         "\n## What NVML says\n\n"
         "From `entrypoint/dsv4_pd/host/nvml_causes.py`. Words that are in no row get no remedy.\n\n"
         "| Cause | Words | On the host | In a container | Source |\n|---|---|---|---|---|\n" + rows
     )
+
+
+def _downloads() -> str:
+    """Why a download ends, from the table that it ends by."""
+    head = (
+        "\n## Why a download fails\n\n"
+        "From `entrypoint/dsv4_pd/run/download/causes.py`; what `serve` and `dsv4-pd download` say when the model "
+        "can't be had.\n*again*: tried again by itself until `DSV4_DOWNLOAD_STALL_TIMEOUT`. What has arrived by then "
+        "stays; the next start\nresumes it.\n\n"
+        "| Cause | Found | What to do | Exit |\n|---|---|---|---|\n"
+    )
+    names = {"model": "OWNER/MODEL", "revision": "REVISION", "endpoint": "the Hub", "cache": "HF_HOME", "detail": "…"}
+    rows = [
+        f"| {cause.name} | {_cell(f'{cause.subject}: {cause.found}'.format_map(names))} "
+        f"| {_cell(cause.remedy.format_map(names))} | {cause.error.exit_code}{', again' if cause.again else ''} |\n"
+        for cause in download_causes.CAUSES
+    ]
+    return head + "".join(rows)
 
 
 def _endings() -> str:

@@ -19,9 +19,9 @@ from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, Tempora
 from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, PcieLink, ResourceLimits, Software, Unit
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.plan import profiles
+from dsv4_pd.plan import catalogue, profiles
 from dsv4_pd.plan.model_files import Model
-from dsv4_pd.plan.paths import Paths, profiles_dir, share_dir
+from dsv4_pd.plan.paths import Paths, models_dir, profiles_dir, share_dir
 from dsv4_pd.plan.programs import Port
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.surroundings import Disk, Surroundings, appliance_runs, bind_refusal
@@ -40,6 +40,7 @@ IN_ORDER = Surroundings(
     model=Model(Path("/models/dsv4")),
     tools={"gcc": True, "ninja": True, "nvcc": True},
 )
+FLASH = catalogue.read_all(models_dir())["flash-0731"]
 SHIPPED = profiles.read_all(profiles_dir())
 
 
@@ -201,7 +202,7 @@ ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
 AROUND: dict[str, tuple[dict[str, Any], str]] = {
     "disks": ({"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x"), 1024),)}, "disk-space"),
     "disks, cache": ({"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), GIB),)}, "disk-space"),
-    "disks, model": ({"disks": (Disk("model", "HF_HOME", Path("/x"), 20 * GIB),)}, "disk-space"),
+    "disks, model": ({"disks": (Disk("model", "HF_HOME", Path("/x"), 20 * GIB),), "entry": FLASH}, "disk-space"),
     "model": ({"model": Model(Path("/m"), ("model-1.safetensors is empty",))}, "model-files"),
     "model, absent and offline": ({"model": Model(None), "environ": {"HF_HUB_OFFLINE": "1"}}, "hub-access"),
     "model, absent": ({"model": Model(None)}, "model-files"),

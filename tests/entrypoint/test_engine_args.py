@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import VENVS
-from dsv4_pd.plan import folders
-from dsv4_pd.plan.plan import Plan
-from dsv4_pd.plan.resolve import ask
-from dsv4_pd.run import files
+from support.engine import resolve, write
 from support.plans import eight_cards, make
 
 HERE = Path(__file__).parent
@@ -28,14 +23,6 @@ CASES = [
 ]
 
 
-def resolve(plan: Plan, role: str) -> Mapping[str, Any]:
-    python = VENVS / "engine/bin/python"
-    here = replace(plan, settings=plan.settings.model_copy(update={"engine_python": python}))
-    answer = ask._server(here, next(program for program in plan.programs if program.name == role))
-    assert answer.error is None, answer.error
-    return answer.values
-
-
 @pytest.mark.engine
 @pytest.mark.parametrize(("profile", "cards", "environ", "roles"), CASES)
 def test_every_gpu_profile_resolves(
@@ -43,8 +30,7 @@ def test_every_gpu_profile_resolves(
 ) -> None:
     values = {"DSV4_PROFILE": profile, "DSV4_MODEL": str(FLASH), "DSV4_CACHE_DIR": str(tmp_path / "c"), **environ}
     plan = make(values, eight_cards(cards), run=tmp_path, policy="membind")
-    folders.make(plan.paths)
-    files.write(plan.files)
+    write(plan)
     assert {role.role for role in plan.placement.roles} == set(roles)
     for role, tensor_parallel in roles.items():
         got = resolve(plan, role)
@@ -65,8 +51,7 @@ def test_every_gpu_profile_resolves(
 @pytest.mark.engine
 def test_a_flag_that_the_engine_lacks_fails(tmp_path: Path) -> None:
     plan = make({"DSV4_MODEL": str(FLASH), "DSV4_PREFILL_EXTRA_ARGS": "--no-such-flag 1"}, eight_cards(), tmp_path)
-    folders.make(plan.paths)
-    files.write(plan.files)
+    write(plan)
     with pytest.raises(AssertionError, match="no-such-flag"):
         resolve(plan, "prefill")
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from dsv4_pd.host.read import read_facts
-from dsv4_pd.plan import folders, profiles
+from dsv4_pd.plan import profiles
 from dsv4_pd.plan.memory_model import (
     ENGINE_WINDOW_RATIO,
     GIB,
@@ -33,15 +30,14 @@ from dsv4_pd.plan.model_files import Model, read_shape
 from dsv4_pd.plan.paths import profiles_dir, share_dir
 from dsv4_pd.plan.placement import place
 from dsv4_pd.plan.plan import complete
-from dsv4_pd.run import files
 from dsv4_pd.settings.schema import Settings
+from support.engine import pool_sizes
 from support.plans import eight_cards, make
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 HOSTS = ROOT / "tests" / "hosts"
 CONFIG = HERE / "data" / "deepseek-v4-flash" / "config.json"
-ENGINE = Path(os.environ.get("TEST_VENVS", ROOT / ".venvs")) / "engine" / "bin" / "python"
 CARD = 97887 * MIB
 FLASH = shape_of(json.loads(CONFIG.read_text(encoding="utf-8")))
 assert FLASH
@@ -106,20 +102,7 @@ def engine_sizes(folder: Path, role: str, environ: dict[str, str], drop: str = "
     """What the engine's own class makes of the budgets under the command line of a plan, and the plan's own ratio."""
     values = {"DSV4_MODEL": str(CONFIG.parent), "DSV4_CACHE_DIR": str(folder / "c"), **environ}
     found = make(values, eight_cards(4 if environ["DSV4_PROFILE"].endswith("4x") else 8), run=folder)
-    folders.make(found.paths)
-    files.write(found.files)
-    program = next(program for program in found.programs if program.name == role)
-    (config,) = (file for file in program.files if file.path.suffix == ".yaml")
-    flags = yaml.safe_load(config.text)
-    flags.pop(drop, None)
-    config.path.write_text(yaml.safe_dump(flags), encoding="utf-8")
-    script = HERE / "engine" / "pool_sizes.py"
-    env = {"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "HOME": str(folder), **dict(program.env)}
-    env.pop("SGLANG_PLUGINS", None)
-    command = [str(ENGINE), str(script), ",".join(map(str, BUDGETS)), *program.argv[program.argv.index("--") + 1 :]]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    answer: dict[str, Any] = json.loads(next(x for x in done.stdout.splitlines() if x.startswith("RESULT"))[6:])
+    answer = pool_sizes(found, role, BUDGETS, drop)
     return answer | {"load": load_of(found.settings, next(r for r in found.placement.roles if r.role == role))}
 
 
@@ -218,4 +201,5 @@ def test_shape_is_read_from_the_model_s_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 21}), encoding="utf-8")
     shape = read_shape(Model(tmp_path))
     assert shape and shape.layers == len(shape.ratios) == 21
-    assert read_shape(Model(None)) == Shape()
+    assert read_shape(Model(None)) is None, "nothing is known of it"
+    assert read_shape(Model(None), config) == Shape(), "as the catalogue has it"

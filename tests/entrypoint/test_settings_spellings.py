@@ -78,7 +78,7 @@ def consumed(field: str, found: Settings) -> None:
         if flag.startswith("--") and not word.startswith("--") and re.search("port|secs|requests|size|tokens", flag):
             assert re.fullmatch(r"0|[1-9][0-9]{0,18}", word), (flag, word)  # Rust takes no sign, blank or underscore
     assert int(argv[argv.index("--request-timeout-secs") + 1]) == found.request_timeout >= 1
-    flags = _common_flags(found) | _role_flags(found, "decode")
+    flags = _common_flags(found, None) | _role_flags(found, "decode")
     assert yaml.safe_load(yaml.safe_dump(flags)) == flags
     env = _env_defaults(found, Placement("x", "pd", "cpu", (), ()), Paths(*[Path("/x")] * 4))
     assert int(env["SGLANG_DISAGGREGATION_WAITING_TIMEOUT"]) == found.link_timeout >= 1

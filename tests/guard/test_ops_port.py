@@ -35,7 +35,7 @@ class Load:
 async def port() -> AsyncIterator[int]:
     """The real server over a document that is always READY."""
     (number,) = free_ports(1)
-    app = server.application(lambda: {"state": "READY"}, Load(), {}, "gpu1.example.org")  # type: ignore[arg-type]
+    app = server.application(lambda: {"state": "READY"}, Load(), {}, "gpu1.example.org")
     task = asyncio.create_task(server.serve(app, "127.0.0.1", number))
     for _ in range(200):
         with contextlib.suppress(OSError):

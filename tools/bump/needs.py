@@ -18,7 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = ("entrypoint/dsv4_pd", "gate", "kernels/dsv4_kernels", "demo/plugin", "demo/train", "docker/check", "hooks")
 TESTS = ("tests/entrypoint/engine",)
 PLANS: tuple[dict[str, str], ...] = (
-    {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_MODEL_REVISION": "main", "DSV4_SPECULATIVE": "eagle"},
+    {
+        "DSV4_PROFILE": "rtx-pro-6000-8x",
+        "DSV4_MODEL": "flash-preview",
+        "DSV4_MODEL_REVISION": "main",
+        "DSV4_SPECULATIVE": "eagle",
+    },
     {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_SPECULATIVE": "dspark", "DSV4_MODE": "single"},
     {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_ROUTER": "smg", "DSV4_LOG_LEVEL": "debug"},
     {"DSV4_PROFILE": "rtx-pro-6000-4x"},

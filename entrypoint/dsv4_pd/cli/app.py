@@ -17,6 +17,7 @@ COMMANDS = {
     "demo": ("dsv4_pd.cli.demo", "Run it with a tiny model on the CPU: the profile demo-cpu."),
     "plan": ("dsv4_pd.cli.plan", "Print what `serve` would start, without starting anything."),
     "doctor": ("dsv4_pd.cli.doctor", "Diagnose this machine and suggest fixes."),
+    "models": ("dsv4_pd.cli.models", "List the models known by name, and how each fits here."),
     "download": ("dsv4_pd.cli.download", "Download the model before the first start, or verify it."),
     "support-bundle": ("dsv4_pd.cli.support_bundle", "Collect report, plan and logs in a redacted archive."),
     "status": ("dsv4_pd.cli.status", "Show the status of a running appliance."),

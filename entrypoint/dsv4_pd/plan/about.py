@@ -10,6 +10,7 @@ from dsv4_pd import __version__
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.plan import memory_plan
 from dsv4_pd.plan.memory_model import Shape
+from dsv4_pd.plan.model_files import commit_of
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.plan.surroundings import Surroundings
@@ -29,7 +30,11 @@ def about(
         "run_dir": str(around.paths.run),
         "state_dir": str(around.paths.state),
         "versions": {"dsv4-pd": __version__, **around.versions},
-        "weights": {"name": settings.model, "revision": settings.model_revision},
+        "weights": {
+            "name": settings.model,
+            "revision": settings.model_revision,
+            "commit": commit_of(around.model.path),
+        },
         "settings_hash": settings_hash(settings),
         "machine": machine(facts),
         "expected_kv_tokens": expected_kv_tokens(settings, profile, placement, around.shape),

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from dsv4_pd.plan import checkpoint
+
 GIB = 1 << 30
 MIB = 1 << 20
 PAGE = 256  # tokens; the engine forces it for this model
@@ -33,6 +35,10 @@ CONTEXT = 600 * MIB
 ACTIVATION_PER_TOKEN = 0.3 * MIB
 GRAPH_PER_REQUEST = 2 * MIB  # the engine's own reserve per captured request
 WORKSPACE = 512 * MIB  # the engine's constant for backend metadata
+
+EAGLE_TOKENS = 4  # of one step, as our own flags ask for
+MXFP4 = 0.5 + 1 / 32  # bytes of a weight: 4 bits, one scale byte for 32
+NVFP4 = 0.5 + 1 / 16
 
 Role = Literal["prefill", "decode", "single"]
 
@@ -59,6 +65,10 @@ class Shape:
     streams: int = 4  # hyper-connection streams
     ratios: tuple[int, ...] = field(default=(0, 0, *(4 if n % 2 == 0 else 128 for n in range(2, 43))))
     total_bytes: int | None = None  # of the checkpoint, from its index
+    expert_byte: float = MXFP4  # bytes of one weight of a routed expert
+    stages: int = 1  # layers of the speculative block
+    markov: int = 0  # rank of DSpark's head; 0: an MTP layer
+    block: int = 0  # tokens that DSpark drafts at once
 
     def count(self, ratio: int) -> int:
         """Layers that compress by a ratio."""
@@ -78,7 +88,15 @@ def shape_of(config: Mapping[str, Any], total_bytes: int | None = None) -> Shape
     }  # fmt: skip
     found = {ours: int(config[theirs]) for ours, theirs in names.items() if theirs in config}
     layers = found.get("layers", Shape().layers)
-    return Shape(**found, ratios=tuple(config["compress_ratios"][:layers]), total_bytes=total_bytes)
+    return Shape(
+        **found,
+        ratios=tuple(config["compress_ratios"][:layers]),
+        total_bytes=total_bytes,
+        expert_byte=NVFP4 if checkpoint.has_nvfp4_experts(config) else MXFP4,
+        stages=checkpoint.draft_stages(config),
+        markov=int(config.get("dspark_markov_rank") or 0),
+        block=int(config.get("dspark_block_size") or 0),
+    )
 
 
 def _dense_layer(s: Shape, ratio: int) -> tuple[float, float]:
@@ -104,12 +122,13 @@ def _dense_layer(s: Shape, ratio: int) -> tuple[float, float]:
 
 
 def weight_bytes(s: Shape, tensor_parallel: int, *, speculative: bool = False) -> float:
-    """Weights on one card."""
-    expert = 3 * s.hidden * s.expert_inner * (0.5 + 1 / 32)  # MXFP4: 4 bits, one scale byte for 32
-    ratios = (*s.ratios, 0) if speculative else s.ratios  # the draft is one more layer without compression
-    dense = [_dense_layer(s, ratio) for ratio in ratios]
-    split = sum(part for part, _ in dense) + len(ratios) * s.experts * expert + 2 * s.vocab * s.hidden * 2
-    return split / tensor_parallel + sum(every for _, every in dense)
+    """Weights on one card. The draft's layers don't compress, and its experts are MXFP4 whatever the model's are."""
+    stages = s.stages if speculative else 0
+    dense = [_dense_layer(s, ratio) for ratio in (*s.ratios, *(0,) * stages)]
+    experts = 3 * s.hidden * s.expert_inner * s.experts * (len(s.ratios) * s.expert_byte + stages * MXFP4)
+    split = sum(part for part, _ in dense) + experts + 2 * s.vocab * s.hidden * 2
+    head = 2 * s.vocab * s.markov * 2 + s.stages * s.hidden * s.hidden * 2 if speculative and s.markov else 0
+    return split / tensor_parallel + sum(every for _, every in dense) + head
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +141,13 @@ class Load:
     max_running: int
     chunk: int
     speculative: bool = False
+    drafted: int = EAGLE_TOKENS  # tokens that one step of speculative decoding may add to a request
     window_ratio: float | None = None  # window slots per token of KV; None: the smallest that serves `max_running`
 
     @property
     def draft_tokens(self) -> int:
         """Tokens that one step may add to a request."""
-        return 4 if self.speculative else 1
+        return self.drafted if self.speculative else 1
 
     @property
     def extra_slots(self) -> int:

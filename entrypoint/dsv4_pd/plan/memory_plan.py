@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dsv4_pd.errors import Problem
-from dsv4_pd.plan.memory_model import ENGINE_WINDOW_RATIO, GIB, Estimate, Load, Shape, estimate, needed_fraction
+from dsv4_pd.plan.memory_model import (
+    EAGLE_TOKENS,
+    ENGINE_WINDOW_RATIO,
+    GIB,
+    Estimate,
+    Load,
+    Shape,
+    estimate,
+    needed_fraction,
+)
 from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.settings.schema import Settings
 
 _HIGHEST_FRACTION = 0.95
 
 
-def load_of(settings: Settings, role: RolePlacement) -> Load:
-    """What the settings ask of a role."""
+def load_of(settings: Settings, role: RolePlacement, shape: Shape | None = None) -> Load:
+    """What the settings ask of a role, of a model of this shape."""
     decode = role.role != "prefill"
     return Load(
         role=role.role,
@@ -19,7 +28,8 @@ def load_of(settings: Settings, role: RolePlacement) -> Load:
         fraction=settings.decode_mem_fraction if decode else settings.prefill_mem_fraction,
         max_running=settings.max_running_requests,
         chunk=settings.chunked_prefill_size,
-        speculative=settings.speculative != "off",
+        speculative=settings.speculative in ("eagle", "dspark"),
+        drafted=shape.block + 1 if shape and settings.speculative == "dspark" else EAGLE_TOKENS,
         window_ratio=settings.swa_full_tokens_ratio,
     )
 
@@ -27,7 +37,7 @@ def load_of(settings: Settings, role: RolePlacement) -> Load:
 def estimates(settings: Settings, placement: Placement, shape: Shape) -> tuple[Estimate, ...]:
     """One estimate for each role on GPUs; the smallest card of a group counts."""
     return tuple(
-        estimate(shape, load_of(settings, role), min(gpu.memory_bytes for gpu in role.gpus))
+        estimate(shape, load_of(settings, role, shape), min(gpu.memory_bytes for gpu in role.gpus))
         for role in placement.roles
         if role.gpus
     )
@@ -39,7 +49,7 @@ def window_ratio(settings: Settings, role: RolePlacement, shape: Shape | None) -
         return settings.swa_full_tokens_ratio
     if shape is None or not role.gpus:
         return None
-    return estimate(shape, load_of(settings, role), min(gpu.memory_bytes for gpu in role.gpus)).window_ratio
+    return estimate(shape, load_of(settings, role, shape), min(gpu.memory_bytes for gpu in role.gpus)).window_ratio
 
 
 def misfits(settings: Settings, placement: Placement, shape: Shape) -> tuple[Problem, ...]:
@@ -55,6 +65,17 @@ def misfits(settings: Settings, placement: Placement, shape: Shape) -> tuple[Pro
                 Problem(name, over, f"room for {card.runtime / GIB:.1f} GiB of activations and graphs",
                         f"lower {name}, DSV4_CHUNKED_PREFILL_SIZE or DSV4_MAX_RUNNING_REQUESTS"))  # fmt: skip
     return tuple(found)
+
+
+def too_heavy(settings: Settings, placement: Placement, total_bytes: int) -> Problem | None:
+    """A model of which only the size is known: its weights alone are more than a role's cards hold."""
+    for role in placement.roles:
+        each = total_bytes / role.tensor_parallel
+        room = min(gpu.memory_bytes for gpu in role.gpus) * settings_value(settings, role)
+        if each > room:
+            found = f"{each / GIB:.1f} GiB of weights on each of {role.tensor_parallel} cards of {role.role}"
+            return Problem("DSV4_MODEL", found, f"less than {room / GIB:.1f}", "choose a smaller model, or more GPUs")
+    return None
 
 
 def settings_value(settings: Settings, role: RolePlacement) -> float:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 _ALSO_NEEDED = ("config.json",)
 _LOADED = frozenset({".json", ".safetensors", ".model", ".tiktoken", ".jinja", ".py"})  # what an engine reads
+_POINTER = b"version https://git-lfs.github.com/spec/"  # what a clone without Git LFS holds
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 
 
@@ -40,7 +42,7 @@ def look(model: str, revision: str | None, environ: Mapping[str, str]) -> Model:
 
 def find(model: str, revision: str | None, environ: Mapping[str, str]) -> Path | None:
     """The folder of a local model, or of its snapshot in the Hugging Face cache."""
-    if model.startswith(("/", ".", "~")) or Path(model).is_dir():
+    if is_folder(model):
         return Path(model).expanduser()
     base = hub_cache(environ) / ("models--" + model.replace("/", "--"))
     name = revision or "main"
@@ -52,15 +54,32 @@ def find(model: str, revision: str | None, environ: Mapping[str, str]) -> Path |
     return snapshot if snapshot.is_dir() else None
 
 
-def read_shape(model: Model) -> Shape | None:
-    """The shape of a model; of DeepSeek-V4-Flash where there is none to read; None for another kind of model."""
-    config = model.path / "config.json" if model.path else None
-    if config is None or not config.is_file():
-        return Shape()
+def is_folder(model: str) -> bool:
+    """Whether DSV4_MODEL names a folder, and not a model on the Hub."""
+    return model.startswith(("/", ".", "~")) or Path(model).is_dir()
+
+
+def commit_of(folder: Path | None) -> str | None:
+    """The commit of a snapshot in the cache; None for a folder of the operator's own."""
+    return folder.name if folder is not None and folder.parent.name == "snapshots" else None
+
+
+def read_config(model: Model) -> Mapping[str, Any] | None:
+    """The model's config.json; None where it is not here, or can't be read (its folder's problems say so)."""
     try:
-        return shape_of(json.loads(config.read_text(encoding="utf-8")), model.total_bytes)
+        data = json.loads((model.path / "config.json").read_text(encoding="utf-8")) if model.path else None
     except (OSError, ValueError):
-        return Shape()
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def read_shape(model: Model, known: Mapping[str, Any] | None = None) -> Shape | None:
+    """The shape of a model, from its config.json or, before it is here, from what is `known` of it.
+
+    None: another kind of model, or one of which nothing is known yet.
+    """
+    config = read_config(model) or known
+    return shape_of(config, model.total_bytes) if config else None
 
 
 def offline(environ: Mapping[str, str]) -> str | None:
@@ -92,7 +111,8 @@ def inspect(folder: Path) -> Model:
     """Check a model's folder: every file that the index names is there, whole, and readable."""
     if not folder.is_dir():
         return Model(folder, (f"{folder} is not a folder",))
-    problems = [text for name in _ALSO_NEEDED if (text := _file_problem(folder / name))]
+    problems = [f"{name} is missing" for name in _ALSO_NEEDED if not os.path.lexists(folder / name)]
+    problems += [text for path in _opened(folder) if (text := _small_problem(path))]
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         problems.append(f"no tokenizer ({' or '.join(_TOKENIZERS)})")
     shards, total, index_problem = _shards(folder)
@@ -123,6 +143,24 @@ def _shards(folder: Path) -> tuple[list[str], int | None, str | None]:
     return names, int(total) if total else None, None
 
 
+def _opened(folder: Path) -> Iterator[Path]:
+    """What an engine opens beside the shards: configuration, tokenizer, template, code."""
+    yield from (p for p in sorted(folder.glob("*")) if p.suffix in _LOADED - {".safetensors"} and p.name != INDEX)
+
+
+def _small_problem(path: Path) -> str | None:
+    """A file that is not what its name says: dangling, empty, cut, or the note that git keeps in its place."""
+    if problem := _file_problem(path):
+        return problem
+    if path.suffix != ".json":
+        return None
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return f"{path.name} is no JSON, or cut short ({type(error).__name__})"
+    return None
+
+
 def _file_problem(path: Path) -> str | None:
     if path.is_symlink() and not path.exists():
         return f"{path.name} is a link to {path.readlink()}, which is not there"
@@ -131,9 +169,11 @@ def _file_problem(path: Path) -> str | None:
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
-            file.read(1)
+            head = file.read(len(_POINTER))
     except OSError as error:
         return f"{path.name} can't be read ({error.strerror})"
+    if head == _POINTER:
+        return f"{path.name} is git's note about the file, not the file (run `git lfs pull` there)"
     return None if size else f"{path.name} is empty"
 
 

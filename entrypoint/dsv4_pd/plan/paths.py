@@ -19,6 +19,11 @@ def venvs_dir(engine_python: Path) -> Path:
     return above[2] if len(above) > 2 else Path(sys.prefix).parent
 
 
+def models_dir() -> Path:
+    """The catalogue's folder."""
+    return share_dir() / "config" / "models"
+
+
 def profiles_dir() -> Path:
     """The profiles' folder."""
     return share_dir() / "config" / "profiles"

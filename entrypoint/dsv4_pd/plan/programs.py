@@ -17,6 +17,7 @@ import yaml
 
 from dsv4_pd.host import numa
 from dsv4_pd.host.address import url_of
+from dsv4_pd.plan.checkpoint import expert_flags
 from dsv4_pd.plan.engine_rules import context_env, server_context
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.memory_plan import window_ratio
@@ -85,20 +86,26 @@ def server_flags(
     role: RolePlacement,
     policy: numa.Policy = "none",
     shape: Shape | None = None,
+    source: Path | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The flags of one SGLang server as its `--config` file spells them."""
-    flags = _common_flags(settings) | _role_flags(settings, role.role)
+    """The flags of one SGLang server as its `--config` file spells them; `source`: the model's folder, once here."""
+    flags = _common_flags(settings, source) | _role_flags(settings, role.role)
     if placement.device == "cuda":
-        flags |= _gpu_flags(settings, placement, role, policy)
+        flags |= _gpu_flags(settings, placement, role, policy) | expert_flags(config, settings.speculative)
         if ratio := window_ratio(settings, role, shape):
             flags["swa-full-tokens-ratio"] = ratio
     return flags | dict(profile.engine.get("common", {})) | dict(profile.engine.get(role.role, {}))
 
 
-def _common_flags(settings: Settings) -> dict[str, Any]:
-    """What both roles must agree on, from one source; a mismatch kills decode at the first request."""
+def _common_flags(settings: Settings, source: Path | None) -> dict[str, Any]:
+    """What both roles must agree on, from one source; a mismatch kills decode at the first request.
+
+    A model that is here is given as its folder: an engine that is given a name asks the Hub again at every start, and
+    takes what a branch leads to by then.
+    """
     flags: dict[str, Any] = {
-        "model-path": settings.model,
+        "model-path": str(source or settings.model),
         "served-model-name": settings.served_model_name or settings.model,
         "host": LOOPBACK,
         "context-length": settings.context_length,
@@ -112,7 +119,7 @@ def _common_flags(settings: Settings) -> dict[str, Any]:
         "log-level": "debug" if settings.log_level == "debug" else "info",
         "log-level-http": "warning",
     }
-    if settings.model_revision:
+    if settings.model_revision and source is None:
         flags["revision"] = settings.model_revision
     return flags | _speculative_flags(settings)
 
@@ -211,7 +218,9 @@ def _no_proxy(environ: Mapping[str, str]) -> str:
 def _server(
     settings: Settings, profile: Profile, placement: Placement, role: RolePlacement, around: Surroundings
 ) -> Program:
-    flags = server_flags(settings, profile, placement, role, around.numa_policy, around.shape)
+    flags = server_flags(
+        settings, profile, placement, role, around.numa_policy, around.shape, around.model.path, around.config
+    )
     flags["context-length"] = server_context(settings)
     config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
     key = _key_files(settings, around.paths, role.role)

@@ -10,15 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.numa import Permission, Policy
 from dsv4_pd.host.read import probe_node
-from dsv4_pd.plan import folders, model_context
+from dsv4_pd.plan import catalogue, folders, model_context
+from dsv4_pd.plan.catalogue import Entry
 from dsv4_pd.plan.memory_model import Shape
-from dsv4_pd.plan.model_files import Model, hub_cache, look, read_shape
-from dsv4_pd.plan.paths import Paths, share_dir, venvs_dir
+from dsv4_pd.plan.model_files import Model, hub_cache, look, read_config, read_shape
+from dsv4_pd.plan.paths import Paths, models_dir, share_dir, venvs_dir
 from dsv4_pd.settings.schema import Settings
 
 TOOLS = ("gcc", "ninja", "nvcc")  # compile kernels at run time
@@ -48,8 +50,10 @@ class Surroundings:
     environ: Mapping[str, str] = field(default_factory=_nothing)  # the operator's own variables
     numa: Permission = field(default_factory=lambda: Permission("membind"))
     model: Model = field(default_factory=lambda: Model(None))
-    model_context: int | None = None  # tokens that the model's config.json allows; None: not known
+    model_context: int | None = None  # tokens that the model allows; None: not known
     shape: Shape | None = field(default_factory=Shape)  # of the model; None: not one that the memory model knows
+    entry: Entry | None = None  # of the catalogue
+    config: Mapping[str, Any] | None = None  # the model's config.json, or what the catalogue knows of it
     disks: tuple[Disk, ...] = ()
     executable: frozenset[Path] | None = None  # interpreters that can be started; None: not asked
     tools: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))  # program -> on the path
@@ -76,14 +80,17 @@ def read(
     """Ask the machine that we run on."""
     paths = folders.resolve(settings, environ)
     model = _model(settings, environ)
+    known = catalogue.find(settings.model, catalogue.read_all(models_dir()))
     return Surroundings(
         paths=paths,
         share=share_dir(),
         environ=environ,
         numa=_permission(settings, facts, machine),
         model=model,
-        model_context=model_context.read(model.path),
-        shape=read_shape(model),
+        model_context=_context(model, known),
+        shape=read_shape(model, known.config if known else None),
+        entry=known,
+        config=read_config(model) or (known.config if known else None),
         disks=tuple(_disks(paths, model, hub_cache(environ))),
         executable=frozenset(path for path in interpreters if os.access(path, os.X_OK)),
         tools={name: shutil.which(name, path=environ.get("PATH", os.defpath)) is not None for name in TOOLS},
@@ -99,6 +106,7 @@ def assume(
     as a folder here.
     """
     model = _model(settings, environ)
+    known = catalogue.find(settings.model, catalogue.read_all(models_dir()))
     permission = _permission(settings, facts, machine) if machine else Permission("membind")
     return Surroundings(
         paths=folders.resolve(settings, environ),
@@ -106,8 +114,10 @@ def assume(
         environ=environ,
         numa=permission,
         model=model,
-        model_context=model_context.read(model.path),
-        shape=read_shape(model),
+        model_context=_context(model, known),
+        shape=read_shape(model, known.config if known else None),
+        entry=known,
+        config=read_config(model) or (known.config if known else None),
         versions=installed_versions(settings.engine_python),
     )
 
@@ -119,6 +129,13 @@ def _model(settings: Settings, environ: Mapping[str, str]) -> Model:
     except OSError as error:
         where = Path(error.filename or settings.model)
         return Model(where, (f"{where} can't be read ({error.strerror})",))
+
+
+def _context(model: Model, known: Entry | None) -> int | None:
+    """Tokens that the model allows: by its config.json, or what the catalogue knows before it is here."""
+    if model.path is not None:
+        return model_context.read(model.path)
+    return known.context if known else None
 
 
 def _permission(settings: Settings, facts: HostFacts, machine: Machine) -> Permission:

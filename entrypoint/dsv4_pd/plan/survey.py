@@ -10,8 +10,8 @@ from dsv4_pd.errors import ApplianceError, SettingsError
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.read import facts_of
-from dsv4_pd.plan import engine_rules, owned_flags, profiles, surroundings
-from dsv4_pd.plan.paths import profiles_dir, share_dir
+from dsv4_pd.plan import catalogue, engine_rules, owned_flags, profiles, speculative, surroundings
+from dsv4_pd.plan.paths import models_dir, profiles_dir, share_dir
 from dsv4_pd.plan.placement import choose_profile
 from dsv4_pd.plan.plan import Plan, complete, make_plan
 from dsv4_pd.plan.profiles import Profile
@@ -61,17 +61,34 @@ def consider(settings: Settings, facts: HostFacts, known: Mapping[str, Profile],
     try:
         profile = profiles.pick(known, choose_profile(settings, facts, known))
         settings = complete(settings, profile, share_dir())
+        settings = catalogue.resolve(settings, catalogue.read_all(models_dir()))
     except ApplianceError as error:
         refusal = error
     around = around_of(settings)
-    if profile is not None:
+    if profile is not None and refusal is None:
         try:
-            if wrong := engine_rules.problems(settings, profile, around):
-                raise SettingsError(wrong)
+            settings = _fitting(settings, profile, around)
             plan = make_plan(settings, profile, facts, around)
         except ApplianceError as error:
             refusal = error
     return Situation(settings, facts, profile, around, plan, refusal)
+
+
+def _fitting(settings: Settings, profile: Profile, around: Surroundings) -> Settings:
+    """`auto` decided, so that from here on the settings name what is used.
+
+    Raises:
+        SettingsError: with every rule of the engine that is broken, and an algorithm that can't work.
+    """
+    problems = engine_rules.problems(settings, profile, around)
+    algorithm = settings.speculative
+    try:
+        algorithm, _ = speculative.decide(settings.speculative, around.config, settings.model, profile.device)
+    except SettingsError as error:
+        problems += error.problems
+    if problems:
+        raise SettingsError(problems)
+    return settings.model_copy(update={"speculative": algorithm})
 
 
 def read_settings(environ: Mapping[str, str], known: Mapping[str, Profile]) -> Settings:

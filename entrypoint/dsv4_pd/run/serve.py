@@ -20,8 +20,10 @@ from dsv4_pd.plan.paths import share_dir
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.survey import survey
 from dsv4_pd.run import files, late_devices, prebuilt
+from dsv4_pd.run.arrival import Arrival
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.console.choose import choose
+from dsv4_pd.run.download import order
 from dsv4_pd.run.guard import publish
 from dsv4_pd.run.states import StateName
 from dsv4_pd.run.supervision import inherited, sweep
@@ -47,9 +49,29 @@ def run(environ: Mapping[str, str]) -> int:
         if sweep.kill(paths.run):  # orphans of a run that was killed held ports and cards
             situation = survey(environ, Live())
         plan = preflight.refuse(situation)
+        if _model_is_missing(plan, environ):
+            if not _bring_model(plan):
+                return 0
+            plan = preflight.refuse(survey(environ, Live()))  # with the model that is here now
         _prepare(plan)
         with choose(plan) as console:
             return Foreground(plan, console).run()
+
+
+def _model_is_missing(plan: Plan, environ: Mapping[str, str]) -> bool:
+    settings = plan.settings
+    return order.needed(settings.model, settings.model_revision, environ, plan.paths.state)
+
+
+def _bring_model(plan: Plan) -> bool:
+    """Fetch or check the model while the ops port says so; False when a signal ended it.
+
+    Raises:
+        ApplianceError: with the cause, when it can't be had.
+    """
+    sweep.begin(plan.paths.run)
+    with choose(plan) as console:
+        return Arrival(plan, console).run()
 
 
 def _prepare(plan: Plan) -> None:

@@ -8,6 +8,7 @@ from enum import StrEnum
 class StateName(StrEnum):
     """What the appliance as a whole is doing."""
 
+    DOWNLOADING = "DOWNLOADING"  # the model is on its way; no server is started yet
     BOOTING = "BOOTING"  # no server process is up yet
     LOADING = "LOADING"  # a server does not answer /ready yet
     WARMING = "WARMING"  # servers ready; router, link or proof not yet
@@ -20,5 +21,6 @@ class StateName(StrEnum):
 
 
 SERVING = frozenset({StateName.READY, StateName.DEGRADED})
+ARRIVING = frozenset({StateName.DOWNLOADING})  # before the guard is: the download's own process says so
 STARTING = frozenset({StateName.BOOTING, StateName.LOADING, StateName.WARMING})
 CLOSING = frozenset({StateName.FAILED, StateName.STOPPING})

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dsv4_pd.errors import Problem, SettingsError
+from dsv4_pd.settings import hub_token
 from dsv4_pd.settings.fields import UnusableKey
 from dsv4_pd.settings.names_of import is_folder_like
 from dsv4_pd.settings.schema import (
@@ -22,9 +23,8 @@ from dsv4_pd.settings.schema import (
     env_name,
     names,
 )
+from dsv4_pd.settings.secret_file import read_secret, unreadable
 from dsv4_pd.settings.text import bare, given, placed
-
-_SECRET_MAX = 64 * 1024  # bytes of a secret's file that are read at most
 
 
 def load(environ: Mapping[str, str]) -> Settings:
@@ -37,6 +37,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     secrets, problems = _read_secret_files(by_name)
     problems += [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
     problems += _renamed(environ)
+    problems += hub_token.problems(environ)
     settings, wrong = _validated(by_name, secrets)
     problems += wrong + _port_clashes(settings)
     settings, unplaced = _with_places(settings, environ)
@@ -97,7 +98,7 @@ def _read_secret_files(by_name: Mapping[str, str]) -> tuple[dict[str, Any], list
         try:
             values[field] = read_secret(Path(placed(path, by_name)))
         except (OSError, ValueError) as error:
-            problems.append(_unreadable(f"{name}_FILE", path, error))
+            problems.append(unreadable(f"{name}_FILE", path, error))
     return values, problems
 
 
@@ -117,38 +118,6 @@ def secret_of(field: str, by_name: Mapping[str, str]) -> str | None:
     if problems:
         raise SettingsError(problems)
     return value
-
-
-def read_secret(path: Path) -> str:
-    """The secret in a file, without the line end that editors put after it.
-
-    Raises:
-        OSError: it can't be read.
-        ValueError: it is no file of text, or empty; the message says which.
-    """
-    if not (path.is_file() or path.is_char_device()):  # a pipe would block the start
-        path.stat()  # absent: its own error
-        raise ValueError("no file")
-    with path.open("rb") as file:
-        data = file.read(_SECRET_MAX + 1)  # /dev/zero has no end
-    if len(data) > _SECRET_MAX:
-        raise ValueError(f"longer than {_SECRET_MAX} bytes")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError("not UTF-8 text") from error
-    text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
-        raise ValueError("empty")
-    return text
-
-
-def _unreadable(name: str, path: str, error: Exception) -> Problem:
-    reason = (error.strerror or "unreadable") if isinstance(error, OSError) else str(error)
-    remedy = (
-        f"write the secret into it, or unset {name}" if reason == "empty" else "mount the secret there, or fix the path"
-    )
-    return Problem(name, f"{path!r} ({reason})", "a readable file that holds the secret alone", remedy)
 
 
 def _renamed(environ: Mapping[str, str]) -> list[Problem]:

@@ -13,7 +13,10 @@ from typing import Any
 from dsv4_pd.settings.text import bare
 
 ADDRESS_ACCEPTS = "an IP address of this machine, such as 0.0.0.0, 127.0.0.1 or ::, or localhost; no port, no URL"
-MODEL_ACCEPTS = "a Hugging Face name such as deepseek-ai/DeepSeek-V4-Flash, or a folder (/models/x, ~/x, ./x)"
+MODEL_ACCEPTS = (
+    "a name that `dsv4-pd models` lists, a Hugging Face name such as deepseek-ai/DeepSeek-V4-Flash-0731, "
+    "or a folder (/models/x, ~/x, ./x)"
+)
 REVISION_ACCEPTS = "a commit, branch or tag, as git allows it"
 SERVED_NAME_ACCEPTS = "a name of 1 to 256 printable characters without a colon, not beginning with a dash"
 FOLDER_ACCEPTS = "a folder of at most 200 bytes: absolute, or from ~ or the working directory"

@@ -63,8 +63,12 @@ class Settings(BaseModel):
     profile: Annotated[str, WORD] = Field(
         "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."
     )
-    model: Model = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
-    model_revision: Revision | None = Field(None, description="Revision (commit) of the model; pin it.")
+    model: Model = Field(
+        "flash-0731", description="A name that `dsv4-pd models` lists, OWNER/MODEL on Hugging Face, or a local folder."
+    )
+    model_revision: Revision | None = Field(
+        None, description="Revision (commit) of the model; default: the catalogue's, for a model that it knows."
+    )
     served_model_name: ServedName | None = Field(None, description="Name in the API; default: the model's name.")
     # API
     host: Address = Field(
@@ -123,12 +127,19 @@ class Settings(BaseModel):
     pcie_allreduce: Annotated[Literal["auto", "on", "off"], WORD] = Field(
         "auto", description="The engine's all-reduce over PCIe peer copies; `off` leaves NCCL."
     )
-    speculative: Annotated[Literal["off", "eagle", "dspark"], WORD] = Field(
-        "off", description="Speculative decoding algorithm."
+    speculative: Annotated[Literal["auto", "off", "eagle", "dspark"], WORD] = Field(
+        "off",
+        description="Speculative decoding: `auto` takes DSpark where the checkpoint has the block; `dspark`, `eagle` "
+        "are refused where it has none.",
     )
     # lifecycle
     start_timeout: Seconds = Field(3600.0, description="Longest time from start to READY.")
     stall_timeout: Duration = Field(300.0, description="A start without progress for this long counts as hung.")
+    download_stall_timeout: Duration = Field(
+        600.0,
+        description="A download that brings no new byte for this long, however often it is tried again, ends the "
+        "start; the next start resumes it. A wait that the Hub asks for does not count.",
+    )
     restart_limit: Count = Field(3, description="Restarts within the window before the appliance gives up.")
     restart_window: Duration = Field(1800.0, description="The window of the restart budget.")
     drain_timeout: Seconds = Field(30.0, description="How long a stop waits for requests in flight.")

@@ -81,7 +81,10 @@ def progress_table(health: dict[str, Any]) -> Table:
     )
     for column in ("role", "phase", "", "%", "elapsed", "left"):
         table.add_column(column)
-    for name, role in health.get("roles", {}).items():
+    roles = dict(health.get("roles", {}))
+    if download := health.get("download"):
+        roles["model"] = {**download, "elapsed_s": max(0.0, health["heartbeat"] - health["since"])}
+    for name, role in roles.items():
         percent = role.get("percent")
         done = percent if percent is not None else _share(role)
         bar = ProgressBar(total=100, completed=done or 0, width=24, pulse=done is None)

@@ -16,6 +16,7 @@ Document = Mapping[str, Any]
 def families(document: Document, texts: Mapping[str, str | None], compiles: Mapping[str, int]) -> Iterator[Family]:
     """Everything of ours. `texts`: role -> what it exposed, None when it did not answer; `compiles`: kind -> count."""
     yield from _state(document)
+    yield from _download(document.get("download") or {})
     yield from _roles(document.get("roles", {}))
     yield from _canary(document.get("canary", {}))
     yield gauge(
@@ -49,6 +50,21 @@ def _state(document: Document) -> Iterator[Family]:
             "dsv4_restart_budget_used", "Restarts inside the window of the budget.", [({}, budget.get("spent", 0))]
         )
         yield gauge("dsv4_restart_budget", "Restarts that the window allows.", [({}, budget["limit"])])
+
+
+def _download(download: Mapping[str, Any]) -> Iterator[Family]:
+    """The model on its way; nothing once the servers are started."""
+    known = {
+        "total_bytes": "Bytes of the model's files.",
+        "done_bytes": "Bytes of the model that are on the disk.",
+        "checked_bytes": "Bytes of the model that were compared with their hashes.",
+        "bytes_per_s": "Rate of the download, or of the check, over the last seconds.",
+        "eta_s": "Seconds until it is through at this rate.",
+    }
+    names = {"bytes_per_s": "bytes_per_second", "eta_s": "remaining_seconds"}
+    for key, text in known.items():
+        if download.get(key) is not None:
+            yield gauge(f"dsv4_download_{names.get(key, key)}", text, [({}, float(download[key]))])
 
 
 def _roles(roles: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:

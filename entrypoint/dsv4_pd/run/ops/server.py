@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -13,7 +13,6 @@ from dsv4_pd.run.ops import page
 from dsv4_pd.run.ops.door import Door
 from dsv4_pd.run.ops.exposition import CONTENT_TYPE
 from dsv4_pd.run.ops.hosts import answers_to, own_names
-from dsv4_pd.run.ops.telemetry import Telemetry
 from dsv4_pd.run.states import CLOSING, SERVING
 
 Document = dict[str, Any]
@@ -21,6 +20,16 @@ STALE = 5.0  # seconds without a heartbeat
 # What probes and scrapers ask, by whatever name they know us; it tells nothing that a stranger's page could use.
 ANY_NAME = frozenset({"/readyz", "/livez", "/health", "/v1/health/ready", "/v1/health/live", "/metrics"})
 DOOR = web.AppKey("door", Door)
+
+
+class Telling(Protocol):
+    """What the port tells beyond the state."""
+
+    async def metrics(self) -> str:
+        """The text of /metrics."""
+
+    async def live(self) -> Document:
+        """The body of /load."""
 
 
 def ready_of(document: Document) -> tuple[int, Document]:
@@ -42,7 +51,7 @@ def live_of(document: Document, now: float) -> tuple[int, Document]:
 
 
 def application(
-    document: Callable[[], Document], telemetry: Telemetry, about: Mapping[str, Any], listens_on: str = ""
+    document: Callable[[], Document], telemetry: Telling, about: Mapping[str, Any], listens_on: str = ""
 ) -> web.Application:
     """The endpoints over whatever `document()` returns."""
     own = own_names(listens_on)

@@ -21,7 +21,7 @@ from dsv4_pd.plan.environment import child_environment
 from dsv4_pd.plan.paths import Paths
 from dsv4_pd.run.supervision import rpc, sweep
 
-_TIED = str(Path(__file__).with_name("tied.py"))
+TIED = str(Path(__file__).with_name("tied.py"))  # a child that ends with us
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Supervisord:
         a traceback, and a traceback that can't be printed ends it.
         """
         self._paths.verdict.unlink(missing_ok=True)
-        argv = [sys.executable, _TIED, "supervisor.supervisord", str(os.getpid())]
+        argv = [sys.executable, TIED, "supervisor.supervisord", str(os.getpid())]
         self._process = subprocess.Popen(
             [*argv, "-c", str(self._paths.supervisor_conf)],
             env=child_environment(self._environ, run_mark.current(self._paths.run)),
@@ -68,7 +68,7 @@ class Supervisord:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        threading.Thread(target=_drain, args=(self._process.stdout, self._said), daemon=True).start()
+        threading.Thread(target=drain, args=(self._process.stdout, self._said), daemon=True).start()
         with contextlib.suppress(OSError):  # a run folder without room: the mark finds most of them
             sweep.remember_session(self._paths.run, self._process.pid)
 
@@ -115,7 +115,7 @@ class Supervisord:
         sweep.kill(self._paths.run)
 
 
-def _drain(pipe: IO[bytes], said: deque[str]) -> None:
+def drain(pipe: IO[bytes], said: deque[str]) -> None:
     """Until the end of the last process that holds the other end."""
     with pipe:
         for line in pipe:
