@@ -52,6 +52,12 @@ class ServerConfig:
     gpus: tuple[str, ...] = ()  # UUIDs
     bootstrap_url: str | None = None
     bootstrap_port: int | None = None
+    role: str = ""  # what it does: "prefill", "decode", "single"; blank where its name says it
+
+    @property
+    def does(self) -> str:
+        """Its role."""
+        return self.role or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class GuardConfig:
 
     version: str
     fingerprint: str  # of the plan: a changed setting or image gives failed starts a new chance
-    mode: Literal["pd", "single"]
+    mode: Literal["pd", "replicas", "single"]
     profile: str
     servers: tuple[ServerConfig, ...]
     router_url: str

@@ -50,7 +50,7 @@ def misfits(settings: Settings, placement: Placement, shape: Shape) -> tuple[Pro
         if card.tokens < settings.context_length:
             found.append(_too_small(settings, role, card, shape, name))
         elif card.headroom < 0:
-            over = f"{settings_value(settings, role):g} on {role.role}: {-card.headroom / GIB:.1f} GiB too much"
+            over = f"{settings_value(settings, role):g} on {role.name}: {-card.headroom / GIB:.1f} GiB too much"
             found.append(
                 Problem(name, over, f"room for {card.runtime / GIB:.1f} GiB of activations and graphs",
                         f"lower {name}, DSV4_CHUNKED_PREFILL_SIZE or DSV4_MAX_RUNNING_REQUESTS"))  # fmt: skip
@@ -69,7 +69,7 @@ def _too_small(settings: Settings, role: RolePlacement, card: Estimate, shape: S
     remedy = f"set {name}={needed:g}, or {lower}" if needed <= _HIGHEST_FRACTION else f"{lower}, or give it more GPUs"
     return Problem(
         name,
-        f"{card.load.fraction:g} on {role.role}: {card.weights / GIB:.1f} GiB of weights on each of "
+        f"{card.load.fraction:g} on {role.name}: {card.weights / GIB:.1f} GiB of weights on each of "
         f"{role.tensor_parallel} cards leave KV for {card.tokens} tokens",
         f"{settings.context_length} (DSV4_CONTEXT_LENGTH)",
         remedy,

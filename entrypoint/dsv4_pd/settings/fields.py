@@ -6,7 +6,10 @@ import re
 import shlex
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, PlainSerializer, SecretStr
+
+from dsv4_pd.settings.layout import AUTO, Layout
+from dsv4_pd.settings.layout import read as read_layout
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -136,6 +139,10 @@ def _unsendable(text: str) -> str | None:
     return next((words for words, wrong in checks.items() if wrong), None)
 
 
+def _spelled(value: Layout | None) -> str:
+    return str(value) if value else AUTO
+
+
 def is_duration(item: object) -> bool:
     return isinstance(item, BeforeValidator) and item.func is parse_duration
 
@@ -144,3 +151,6 @@ Name = Annotated[str, AfterValidator(one_line), AfterValidator(not_a_flag)]
 Key = Annotated[SecretStr, AfterValidator(sendable)]
 # Which flags are allowed is the plan's question: see plan/owned_flags.py.
 ExtraArgs = Annotated[str, AfterValidator(one_line), AfterValidator(shell_words)]
+LayoutText = Annotated[
+    InstanceOf[Layout] | None, BeforeValidator(lambda value: read_layout(bare(value))), PlainSerializer(_spelled)
+]

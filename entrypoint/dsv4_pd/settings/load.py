@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dsv4_pd.errors import Problem, SettingsError
+from dsv4_pd.settings import layout
 from dsv4_pd.settings.fields import UnusableKey, bare
 from dsv4_pd.settings.schema import (
     COMPOSE_RENAMED,
@@ -35,6 +36,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     problems += [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
     problems += _port_clashes(environ)
     problems += _renamed(environ)
+    problems += _contradiction(environ)
     try:
         settings = Settings(**(_values(environ) | secrets))
     except ValidationError as error:
@@ -109,6 +111,20 @@ def _renamed(environ: Mapping[str, str]) -> list[Problem]:
         for old, new in COMPOSE_RENAMED.items()
         if environ.get(old)
     ]
+
+
+def _contradiction(environ: Mapping[str, str]) -> list[Problem]:
+    """The deprecated DSV4_MODE beside another DSV4_LAYOUT; values that are none of either are reported elsewhere."""
+    given = _values(environ)
+    mode = str(bare(given.get("mode", ""))).lower()
+    try:
+        wanted = layout.read(bare(given.get("layout", "")) or layout.AUTO)
+    except ValueError:
+        return []
+    if wanted is None or mode not in ("pd", "single", wanted.kind) or mode == wanted.kind:
+        return []
+    found = f"{mode}, and DSV4_LAYOUT={wanted}"
+    return [Problem("DSV4_MODE", found, "one of the two", "unset DSV4_MODE, which DSV4_LAYOUT replaces")]
 
 
 def _is_unknown(name: str) -> bool:

@@ -221,7 +221,7 @@ def prove(
                     report.text(),
                     "prefill's bytes in decode's memory, unchanged",
                     "run `dsv4-pd doctor` and mend what it says about iommu, acs and peer-access; "
-                    "DSV4_MODE=single serves without the link",
+                    "DSV4_LAYOUT=single serves without the link",
                 )
             ]
         )
