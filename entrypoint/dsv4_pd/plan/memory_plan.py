@@ -76,13 +76,13 @@ def _too_small(settings: Settings, role: RolePlacement, card: Estimate, shape: S
     )
 
 
-def table(cards: tuple[Estimate, ...], context_length: int) -> list[str]:
-    """A line a role for `plan` and `doctor`."""
+def table(cards: tuple[Estimate, ...], context_length: int, names: tuple[str, ...] = ()) -> list[str]:
+    """A line a member for `plan` and `doctor`; called by its role unless `names` are given."""
     return [
-        f"{card.load.role}: {card.weights / GIB:.1f} GiB weights + {max(card.kv, 0) / GIB:.1f} KV + "
+        f"{name}: {card.weights / GIB:.1f} GiB weights + {max(card.kv, 0) / GIB:.1f} KV + "
         f"{card.runtime / GIB:.1f} activations and graphs, {card.headroom / GIB:.1f} left of "
         f"{card.memory / GIB:.1f} a card; KV for {card.tokens:,} tokens, {card.tokens // context_length} longest "
         f"requests at once (window ratio {card.window_ratio:g}; the engine's own {ENGINE_WINDOW_RATIO:g} gives "
         f"{card.tokens_by_default:,})"
-        for card in cards
+        for name, card in zip(names or [card.load.role for card in cards], cards, strict=True)
     ]

@@ -191,10 +191,11 @@ def _table(placement: Placement) -> list[str]:
 def _memory_lines(situation: Situation) -> list[str]:
     """The memory model's sum a role; it needs the model's shape, not a GPU."""
     cards = _estimates(situation)
+    names = tuple(role.name for role in situation.planned().placement.roles if role.gpus)
     return (
         [
             "memory (computed, not measured)",
-            *("  " + line for line in memory_plan.table(cards, situation.settings.context_length)),
+            *("  " + line for line in memory_plan.table(cards, situation.settings.context_length, names)),
         ]
         if cards
         else []

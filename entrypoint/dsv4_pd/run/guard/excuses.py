@@ -13,7 +13,12 @@ from dsv4_pd.run.guard.traffic import Traffic
 
 def hold(result: Result, servers: Sequence[RoleView], traffic: Traffic, moves: int, now: float, limits: Limits) -> bool:
     """`moves`: in how many intervals between samples prefill computed since it was sent; it makes one itself."""
-    if any(silence.compiled(role, limits) >= result.sent for role in servers if role.compiling):
+    if compiling(result, servers, limits):
         return True
     queued = result.unanswered and traffic.only_queued(result.sent, moves)
     return queued or traffic.came_through(now)
+
+
+def compiling(result: Result, servers: Sequence[RoleView], limits: Limits) -> bool:
+    """Whether a compiler ran in one of the servers since it was sent."""
+    return any(silence.compiled(role, limits) >= result.sent for role in servers if role.compiling)
