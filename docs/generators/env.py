@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 INTERNALS = "Internals: only a second appliance on the same host, without containers, needs other values"
 GROUPS = {
-    "mode": "What to serve",
+    "layout": "What to serve",
     "host": "API",
     "prefill_gpus": "GPUs",
     "context_length": "Memory",

@@ -20,9 +20,9 @@ from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, PcieLink, ResourceLim
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.read import read_facts
 from dsv4_pd.plan import catalogue, profiles
+from dsv4_pd.plan.members import Port
 from dsv4_pd.plan.model_files import Model
 from dsv4_pd.plan.paths import Paths, models_dir, profiles_dir, share_dir
-from dsv4_pd.plan.programs import Port
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.surroundings import Disk, Surroundings, appliance_runs, bind_refusal
 from dsv4_pd.plan.survey import consider

@@ -150,3 +150,27 @@ def test_the_page_lists_every_metric_of_ours() -> None:
     text = Path(__file__).resolve().parents[2].joinpath("docs/metrics.md").read_text()
     names = {sample.name for sample in samples(exposition()) if sample.name.startswith("dsv4_")}
     assert len(names) > 15 and [name for name in sorted(names) if f"`{name}" not in text] == []
+
+
+def test_several_members_of_a_role_have_their_names() -> None:
+    one = {"role": "single", "ready": True, "restarts": 1, "kv_capacity_tokens": 4, "phase_times": {"ready": 2.0},
+           "gpu_memory": [{"uuid": "GPU-1", "used_bytes": 1, "total_bytes": 2}]}  # fmt: skip
+    paths = [{"members": ["single-1"], "proved_s_ago": 2.0, "failures": 0, "failure": None},
+             {"members": ["single-2"], "proved_s_ago": None, "failures": 2, "failure": "x"}]  # fmt: skip
+    text = exposition(
+        {"single-1": ENGINE, "single-2": ENGINE, "router": ROUTER},
+        roles={"single-1": one, "single-2": one | {"ready": False}, "router": {"role": "router", "ready": True}},
+        paths=paths,
+    )
+    ours = {"role": "single", "member": "single-2"}
+    assert value(text, "dsv4_role_ready", **ours) == 0 and value(text, "dsv4_scrape_up", **ours) == 1
+    assert value(text, "sglang:realtime_tokens_total", mode="decode", **ours) == 10.0
+    assert value(text, "dsv4_gpu_memory_used_bytes", gpu="GPU-1", **ours) == 1
+    assert value(text, "dsv4_role_load_seconds", phase="start", **ours) == 2.0
+    assert value(text, "dsv4_path_canary_failures", path="single-2") == 2
+    assert [s.labels for s in samples(text) if s.name == "dsv4_path_canary_age_seconds"] == [{"path": "single-1"}]
+
+
+def test_the_only_one_of_a_role_has_its_role_as_its_name() -> None:
+    assert value(exposition(), "dsv4_role_restarts_total", role="decode", member="decode") == 2
+    assert "dsv4_path" not in exposition()

@@ -113,6 +113,13 @@ def test_the_console_says_it_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert "asks for no key (DSV4_API_KEY is unset)" in capsys.readouterr().out
 
 
+def test_the_console_says_that_a_setting_has_another_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for environ in ({"DSV4_MODE": "single"}, {"DSV4_LAYOUT": "single"}):
+        with TextConsole(make(environ, eight_cards())):
+            pass
+        assert ("DSV4_MODE is deprecated" in capsys.readouterr().out) is ("DSV4_MODE" in environ)
+
+
 def test_ranks_and_their_libraries_meet_on_loopback() -> None:
     env = dict(by_name(make({}, eight_cards()).programs)["decode"].env)
     assert [env[name] for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES")] == ["lo"] * 3

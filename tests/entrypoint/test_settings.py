@@ -27,13 +27,13 @@ def problems(monkeypatch: pytest.MonkeyPatch, **values: str) -> dict[str, str]:
 
 def test_defaults_need_no_environment() -> None:
     loaded = load_settings({})
-    assert (loaded.port, loaded.mode, loaded.start_timeout, loaded.prefill_gpus) == (8000, "pd", 3600.0, ())
+    assert (loaded.port, loaded.layout, loaded.start_timeout, loaded.prefill_gpus) == (8000, None, 3600.0, ())
 
 
 @pytest.mark.parametrize("blank", ["", " "])
 def test_blank_means_unset_for_typed_values(monkeypatch: pytest.MonkeyPatch, blank: str) -> None:
     loaded = load(monkeypatch, PORT="", MODE="", PREFILL_GPUS=blank, API_KEY="")
-    assert (loaded.port, loaded.mode, loaded.prefill_gpus, loaded.api_key) == (8000, "pd", (), None)
+    assert (loaded.port, loaded.mode, loaded.prefill_gpus, loaded.api_key) == (8000, None, (), None)
 
 
 @pytest.mark.parametrize(

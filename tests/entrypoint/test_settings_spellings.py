@@ -16,6 +16,7 @@ import pytest
 import yaml
 from dsv4_pd.client import where
 from dsv4_pd.errors import SettingsError
+from dsv4_pd.plan.members import member
 from dsv4_pd.plan.paths import Paths
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.programs import _common_flags, _env_defaults, _role_flags
@@ -71,14 +72,14 @@ PLACED = {"run_dir", "state_dir", "cache_dir", "engine_python", "router_python"}
 
 def consumed(field: str, found: Settings) -> None:
     """The value in each consumer's own grammar."""
-    argv = router_argv(found, "pd")
+    argv = router_argv(found, [member(found, "prefill", 0), member(found, "decode", 0)])
     host = argv[argv.index("--host") + 1]
     assert ipaddress.ip_address(host.strip("[]")) and (host.startswith("[") == (":" in host))
     for flag, word in pairwise(argv):
         if flag.startswith("--") and not word.startswith("--") and re.search("port|secs|requests|size|tokens", flag):
             assert re.fullmatch(r"0|[1-9][0-9]{0,18}", word), (flag, word)  # Rust takes no sign, blank or underscore
     assert int(argv[argv.index("--request-timeout-secs") + 1]) == found.request_timeout >= 1
-    flags = _common_flags(found, None) | _role_flags(found, "decode")
+    flags = _common_flags(found, None) | _role_flags(found, member(found, "decode", 0))
     assert yaml.safe_load(yaml.safe_dump(flags)) == flags
     env = _env_defaults(found, Placement("x", "pd", "cpu", (), ()), Paths(*[Path("/x")] * 4))
     assert int(env["SGLANG_DISAGGREGATION_WAITING_TIMEOUT"]) == found.link_timeout >= 1

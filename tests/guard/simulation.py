@@ -93,8 +93,11 @@ class Simulation:
 
     def observe(self) -> Observation:
         views = [role.observe(self.now) for role in self.roles]
-        seen = Observation(self.now, (views[0], views[1]), views[2], canary=self.canary)
-        return replace(seen, **self.observation)  # type: ignore[arg-type]
+        said = dict(self.observation)
+        prefill = replace(views[0], bootstrap=said.pop("bootstrap", Answer.YES))  # type: ignore[arg-type]
+        decode = replace(views[1], unproved=said.pop("missing_proof", ()))  # type: ignore[arg-type]
+        seen = Observation(self.now, (prefill, decode), views[2], canary=self.canary)
+        return replace(seen, **said)  # type: ignore[arg-type]
 
     def step(self) -> None:
         """One tick: programs age, the canary is sent, policy decides, the world obeys."""

@@ -40,7 +40,9 @@ class Probes:
     async def metrics(self, _: str) -> dict[str, float]:
         return self.samples
 
-    async def reconcile(self, _: str, servers: Iterable[ServerConfig], api_key: str | None) -> tuple[str, ...]:
+    async def reconcile(
+        self, _: str, servers: Iterable[ServerConfig], api_key: str | None, *__: object
+    ) -> tuple[str, ...]:
         self.registered += [workers.entry(server, api_key) for server in servers]
         return ()
 
@@ -54,7 +56,7 @@ def seeing(folder: Path, **changes: Any) -> tuple[World, Probes]:
     for number, watch in enumerate((*found.servers.values(), found.router)):
         watch.on_event("RUNNING", ago, os.getpid() + number)
         watch.on_ready(Answer.YES, ago)
-    found.bootstrap = Answer.YES
+    found.servers["prefill"].bootstrap = Answer.YES
     return found, probes
 
 
@@ -81,7 +83,7 @@ def test_what_is_heard_of_bootstrap_and_router_while_prefill_is_silent(
     seen.servers["prefill"].on_ready(ready, time.monotonic())
     run(seen._probe_bootstrap(seen.config.servers[0]))
     run(seen._probe_router())
-    assert (seen.bootstrap, seen.router.ready) == (bootstrap, router)
+    assert (seen.servers["prefill"].bootstrap, seen.router.ready) == (bootstrap, router)
 
 
 @pytest.mark.parametrize("part", ["/readiness", "bootstrap"])
@@ -90,7 +92,7 @@ def test_a_time_out_of_bootstrap_and_router_is_silence(tmp_path: Path, part: str
     probes.answers = {"/health": Answer.SILENT, "/readiness": Answer.SILENT}
     run(seen._probe_bootstrap(seen.config.servers[0]))
     run(seen._probe_router())
-    assert (seen.bootstrap, seen.router.ready) == (Answer.SILENT, Answer.SILENT)
+    assert (seen.servers["prefill"].bootstrap, seen.router.ready) == (Answer.SILENT, Answer.SILENT)
 
 
 def test_when_a_no_was_asked_is_kept(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_a_canary_flies_over_ends_that_are_silent_but_not_over_one_that_says_no(
 ) -> None:
     seen, _ = seeing(tmp_path)
     if who == "bootstrap":
-        seen.bootstrap = heard
+        seen.servers["prefill"].bootstrap = heard
     else:
         watch = seen.watch(who)
         assert watch

@@ -94,7 +94,7 @@ def pd_vs_single(**given: Any) -> None:
     runs: list[Run] = []
     for mode in ("pd", "single"):
         Console(stderr=True).print(f"starting in {mode} mode", highlight=False)
-        with started({"mode": mode}, _devices_of(runs[0]) if runs else {}) as running:
+        with started({"layout": mode, "mode": ""}, _devices_of(runs[0]) if runs else {}) as running:
             where = {"url": running.ops_url, "api_url": running.api_url, "api_key_file": None}
             status, target = parts.target({**given, **where})
             runs.append(_interference({**given, **where}, status, target, mode))

@@ -39,7 +39,7 @@ def about(
         "machine": machine(facts),
         "expected_kv_tokens": expected_kv_tokens(settings, profile, placement, around.shape),
         "placement": {
-            role.role: {
+            role.name: {
                 "gpus": [gpu.uuid for gpu in role.gpus],
                 "tensor_parallel": role.tensor_parallel,
                 "numa_nodes": list(role.numa_nodes) or ([] if role.numa_node is None else [role.numa_node]),
@@ -67,9 +67,9 @@ def machine(facts: HostFacts) -> dict[str, Any]:
 def expected_kv_tokens(
     settings: Settings, profile: Profile, placement: Placement, shape: Shape | None
 ) -> dict[str, int]:
-    """Role -> tokens of KV that it should hold: what the profile pins, else the memory model's figure for its cards."""
+    """Member -> tokens of KV that it should hold: what the profile pins, else the memory model's figure."""
     flags = {
-        role.role: {**profile.engine.get("common", {}), **profile.engine.get(role.role, {})} for role in placement.roles
+        role.name: {**profile.engine.get("common", {}), **profile.engine.get(role.role, {})} for role in placement.roles
     }
     pinned: dict[str, int] = {
         role: int(found["max-total-tokens"]) for role, found in flags.items() if "max-total-tokens" in found
@@ -78,7 +78,8 @@ def expected_kv_tokens(
         return pinned
     modelled = memory_plan.estimates(settings, placement, shape) if shape else ()
     # The engine takes the smaller one: what is pinned bounds what the memory would hold.
-    held: dict[str, int] = {c.load.role: min(c.tokens, pinned.get(c.load.role, c.tokens)) for c in modelled}
+    cards = zip(placement.roles, modelled, strict=bool(modelled))
+    held = {role.name: min(card.tokens, pinned.get(role.name, card.tokens)) for role, card in cards}
     return pinned | held
 
 

@@ -9,6 +9,7 @@ from dsv4_pd.errors import HardwareError, Problem, SettingsError
 from dsv4_pd.host.facts import Gpu
 from dsv4_pd.host.parse import bus_id
 from dsv4_pd.plan.profiles import GpuNeed
+from dsv4_pd.settings.layout import Layout
 from dsv4_pd.settings.schema import Settings
 
 _ROLES = ("prefill", "decode")
@@ -48,14 +49,15 @@ def find_gpu(name: str, gpus: Sequence[Gpu]) -> Gpu | None:
     return found[0] if len(found) == 1 and len(lowered) > len("gpu-") else None
 
 
-def named_gpus(settings: Settings, need: GpuNeed, gpus: Sequence[Gpu]) -> dict[str, tuple[Gpu, ...]]:
-    """The GPUs that the settings name, by role; empty where a role is left open.
+def named_gpus(settings: Settings, need: GpuNeed, gpus: Sequence[Gpu], layout: Layout) -> dict[str, tuple[Gpu, ...]]:
+    """The GPUs that the settings name, by role; empty where a role is left open. Of a layout without roles both lists
+    together are the servers'.
 
     Raises:
         SettingsError: for every name that is unknown, doubled or in both roles, and for unequal groups.
         HardwareError: for every named GPU that can't carry a role.
     """
-    found = resolved(settings, gpus)
+    found = resolved(settings, gpus, layout)
     unfit = [
         Problem(
             _setting(role),
@@ -72,11 +74,12 @@ def named_gpus(settings: Settings, need: GpuNeed, gpus: Sequence[Gpu]) -> dict[s
     return found
 
 
-def resolved(settings: Settings, gpus: Sequence[Gpu]) -> dict[str, tuple[Gpu, ...]]:
+def resolved(settings: Settings, gpus: Sequence[Gpu], layout: Layout) -> dict[str, tuple[Gpu, ...]]:
     """The GPUs that the settings name, by role, whatever they are.
 
     Raises:
-        SettingsError: for every name that is unknown, doubled or in both roles, and for unequal groups.
+        SettingsError: for every name that is unknown, doubled or in both roles, and for groups that are unequal or not
+            as large as the layout says.
     """
     problems: list[Problem] = []
     found: dict[str, tuple[Gpu, ...]] = {}
@@ -85,8 +88,8 @@ def resolved(settings: Settings, gpus: Sequence[Gpu]) -> dict[str, tuple[Gpu, ..
         found[role], wrong = _resolve(_setting(role), names, gpus)
         problems += wrong
     problems += _overlap(found)
-    if not problems and settings.mode == "pd":
-        problems += _sizes(found)
+    if not problems:
+        problems += _counts(found, layout) or (_sizes(found) if layout.kind == "pd" else [])
     if problems:
         raise SettingsError(problems)
     return found
@@ -98,7 +101,7 @@ def too_few_named(count: int, smallest: int) -> Problem:
         "DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS",
         f"{count // 2} + {count // 2} GPUs",
         f"{smallest} or more: the weights of the smallest pair need {smallest // 2} cards for each role",
-        "name more cards, or set DSV4_MODE=single",
+        "name more cards, or set DSV4_LAYOUT=single",
     )
 
 
@@ -135,6 +138,21 @@ def _overlap(found: dict[str, tuple[Gpu, ...]]) -> list[Problem]:
     ]
 
 
+def _counts(found: dict[str, tuple[Gpu, ...]], layout: Layout) -> list[Problem]:
+    """Lists that are not as long as the layout says, where it says how long."""
+    lists = {"single": (*found["prefill"], *found["decode"])} if layout.kind != "pd" else found
+    return [
+        Problem(
+            _setting(group.role) if layout.kind == "pd" else "DSV4_PREFILL_GPUS",
+            f"{len(named)} GPUs",
+            f"{group.count * group.tensor_parallel} for DSV4_LAYOUT={layout}",
+            "name as many, or none to have them chosen",
+        )
+        for group in layout.groups
+        if group.tensor_parallel and (named := lists[group.role]) and len(named) != group.count * group.tensor_parallel
+    ]
+
+
 def _sizes(found: dict[str, tuple[Gpu, ...]]) -> list[Problem]:
     problems = [
         Problem(
@@ -160,18 +178,21 @@ def _sizes(found: dict[str, tuple[Gpu, ...]]) -> list[Problem]:
 
 
 def choose_groups(free: Sequence[Gpu], sizes: Sequence[int]) -> list[tuple[Gpu, ...]]:
-    """Disjoint groups of the given sizes (one or two) that cross the least: sockets, then switches, then nodes.
+    """Disjoint groups of the given sizes (any two, or all alike) that cross the least: sockets, then switches, then
+    nodes.
 
     Cards in use come last; ties go to the first cards in bus order.
     """
     first = _ranked(free, sizes[0])
     if len(sizes) == 1:
         return [first[0][1]]
+    if len(sizes) > 2:
+        return _choose_alike(first, len(sizes))
     second = first if sizes[1] == sizes[0] else _ranked(free, sizes[1])
     best: tuple[tuple[int, ...], list[tuple[Gpu, ...]]] | None = None
     for cost_a, group_a in first:
         for cost_b, group_b in second:
-            total = tuple(a + b for a, b in zip(cost_a, cost_b, strict=True))
+            total = _sum(cost_a, cost_b)
             if best is not None and total >= best[0]:
                 break  # ranked by cost: no later partner is cheaper
             if not set(group_a) & set(group_b):
@@ -179,6 +200,39 @@ def choose_groups(free: Sequence[Gpu], sizes: Sequence[int]) -> list[tuple[Gpu, 
                 break
     assert best is not None  # the caller has counted the cards
     return best[1]
+
+
+_Cost = tuple[int, ...]
+_Ranked = list[tuple[_Cost, tuple[Gpu, ...]]]
+
+
+def _choose_alike(ranked: _Ranked, count: int) -> list[tuple[Gpu, ...]]:
+    """The cheapest `count` disjoint groups of one ranked list, by depth first with a bound: what is still to come costs
+    at least as much each as the group at hand.
+    """
+    best: tuple[_Cost, list[tuple[Gpu, ...]]] | None = None
+
+    def search(at: int, total: _Cost, chosen: list[tuple[Gpu, ...]], used: frozenset[Gpu]) -> None:
+        nonlocal best
+        left = count - len(chosen)
+        if not left:
+            best = (total, chosen)
+            return
+        for number in range(at, len(ranked)):
+            cost, group = ranked[number]
+            bound = tuple(a + b * left for a, b in zip(total, cost, strict=True))
+            if best is not None and bound >= best[0]:
+                return
+            if used.isdisjoint(group):
+                search(number + 1, _sum(total, cost), [*chosen, group], used | set(group))
+
+    search(0, (0,) * len(ranked[0][0]), [], frozenset())
+    assert best is not None  # the caller has counted the cards
+    return best[1]
+
+
+def _sum(one: _Cost, other: _Cost) -> _Cost:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def _ranked(free: Sequence[Gpu], size: int) -> list[tuple[tuple[int, ...], tuple[Gpu, ...]]]:

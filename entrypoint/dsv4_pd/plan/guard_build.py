@@ -11,13 +11,12 @@ from dsv4_pd import __version__
 from dsv4_pd.host.address import url_of
 from dsv4_pd.plan import open_api
 from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
+from dsv4_pd.plan.members import Member
 from dsv4_pd.plan.paths import Paths, share_dir
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.programs import Program
+from dsv4_pd.plan.programs import Program, members
 from dsv4_pd.settings.schema import Settings
-
-SERVERS = ("prefill", "decode", "single")
 
 
 def build(
@@ -35,7 +34,7 @@ def build(
         fingerprint=_fingerprint(programs),
         mode=placement.mode,
         profile=placement.profile,
-        servers=tuple(_server(by_name[name], settings, placement) for name in SERVERS if name in by_name),
+        servers=tuple(_server(by_name[one.name], one) for one in members(settings, placement)),
         router_url=url_of(settings.host, settings.port),
         router_log=str(by_name["router"].log_path),
         model=settings.served_model_name or settings.model,
@@ -63,16 +62,16 @@ def build(
     )
 
 
-def _server(program: Program, settings: Settings, placement: Placement) -> ServerConfig:
-    port = settings.decode_port if program.name == "decode" else settings.prefill_port
-    bootstrap = settings.bootstrap_port if program.name == "prefill" and placement.mode == "pd" else None
+def _server(program: Program, one: Member) -> ServerConfig:
+    bootstrap = one.bootstrap_port
     return ServerConfig(
-        name=program.name,
-        url=f"http://127.0.0.1:{port}",
+        name=one.name,
+        url=f"http://127.0.0.1:{one.port}",
         log=str(program.log_path),
         gpus=program.gpus,
         bootstrap_url=f"http://127.0.0.1:{bootstrap}" if bootstrap else None,
         bootstrap_port=bootstrap,
+        role=one.role,
     )
 
 

@@ -31,6 +31,8 @@ class Limits:
     proof_timeout: float = 120.0  # READY without a proof of the path for longer is DEGRADED
     gpu_wait: float = 60.0  # for the memory of a dead server to be released
     max_backoff: float = 60.0
+    rest_timeout: float = 60.0  # a start waits for the other members once some could serve
+    shared_abort_window: float = 6.0  # as abort_window, where the survivor serves with others too
 
     @property
     def stable(self) -> float:
@@ -52,6 +54,12 @@ class ServerConfig:
     gpus: tuple[str, ...] = ()  # UUIDs
     bootstrap_url: str | None = None
     bootstrap_port: int | None = None
+    role: str = ""  # what it does: "prefill", "decode", "single"; blank where its name says it
+
+    @property
+    def does(self) -> str:
+        """Its role."""
+        return self.role or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,7 @@ class GuardConfig:
 
     version: str
     fingerprint: str  # of the plan: a changed setting or image gives failed starts a new chance
-    mode: Literal["pd", "single"]
+    mode: Literal["pd", "replicas", "single"]
     profile: str
     servers: tuple[ServerConfig, ...]
     router_url: str
@@ -92,6 +100,14 @@ class GuardConfig:
     health_interval: float = 15.0
     metrics_interval: float = 2.0
     probe_interval: float = 0.25
+
+    @property
+    def routes(self) -> tuple[tuple[ServerConfig, ...], ...]:
+        """The servers that together answer a request: each single one, each prefill with each decode."""
+        first = [one for one in self.servers if one.does == "prefill"]
+        if not first:
+            return tuple((one,) for one in self.servers)
+        return tuple((one, last) for one in first for last in self.servers if last.does == "decode")
 
     def to_json(self) -> str:
         """The file's text; holds the API key, so the file must have mode 0600."""

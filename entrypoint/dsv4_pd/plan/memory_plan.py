@@ -60,7 +60,7 @@ def misfits(settings: Settings, placement: Placement, shape: Shape) -> tuple[Pro
         if card.tokens < settings.context_length:
             found.append(_too_small(settings, role, card, shape, name))
         elif card.headroom < 0:
-            over = f"{settings_value(settings, role):g} on {role.role}: {-card.headroom / GIB:.1f} GiB too much"
+            over = f"{settings_value(settings, role):g} on {role.name}: {-card.headroom / GIB:.1f} GiB too much"
             found.append(
                 Problem(name, over, f"room for {card.runtime / GIB:.1f} GiB of activations and graphs",
                         f"lower {name}, DSV4_CHUNKED_PREFILL_SIZE or DSV4_MAX_RUNNING_REQUESTS"))  # fmt: skip
@@ -73,7 +73,7 @@ def too_heavy(settings: Settings, placement: Placement, total_bytes: int) -> Pro
         each = total_bytes / role.tensor_parallel
         room = min(gpu.memory_bytes for gpu in role.gpus) * settings_value(settings, role)
         if each > room:
-            found = f"{each / GIB:.1f} GiB of weights on each of {role.tensor_parallel} cards of {role.role}"
+            found = f"{each / GIB:.1f} GiB of weights on each of {role.tensor_parallel} cards of {role.name}"
             return Problem("DSV4_MODEL", found, f"less than {room / GIB:.1f}", "choose a smaller model, or more GPUs")
     return None
 
@@ -90,20 +90,20 @@ def _too_small(settings: Settings, role: RolePlacement, card: Estimate, shape: S
     remedy = f"set {name}={needed:g}, or {lower}" if needed <= _HIGHEST_FRACTION else f"{lower}, or give it more GPUs"
     return Problem(
         name,
-        f"{card.load.fraction:g} on {role.role}: {card.weights / GIB:.1f} GiB of weights on each of "
+        f"{card.load.fraction:g} on {role.name}: {card.weights / GIB:.1f} GiB of weights on each of "
         f"{role.tensor_parallel} cards leave KV for {card.tokens} tokens",
         f"{settings.context_length} (DSV4_CONTEXT_LENGTH)",
         remedy,
     )
 
 
-def table(cards: tuple[Estimate, ...], context_length: int) -> list[str]:
-    """A line a role for `plan` and `doctor`."""
+def table(cards: tuple[Estimate, ...], context_length: int, names: tuple[str, ...] = ()) -> list[str]:
+    """A line a member for `plan` and `doctor`; called by its role unless `names` are given."""
     return [
-        f"{card.load.role}: {card.weights / GIB:.1f} GiB weights + {max(card.kv, 0) / GIB:.1f} KV + "
+        f"{name}: {card.weights / GIB:.1f} GiB weights + {max(card.kv, 0) / GIB:.1f} KV + "
         f"{card.runtime / GIB:.1f} activations and graphs, {card.headroom / GIB:.1f} left of "
         f"{card.memory / GIB:.1f} a card; KV for {card.tokens:,} tokens, {card.tokens // context_length} longest "
         f"requests at once (window ratio {card.window_ratio:g}; the engine's own {ENGINE_WINDOW_RATIO:g} gives "
         f"{card.tokens_by_default:,})"
-        for card in cards
+        for name, card in zip(names or [card.load.role for card in cards], cards, strict=True)
     ]

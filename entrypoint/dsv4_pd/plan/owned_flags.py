@@ -14,11 +14,13 @@ from typing import Literal, get_args
 
 from dsv4_pd.errors import Problem
 from dsv4_pd.host.facts import Gpu, HostFacts, NumaNode
+from dsv4_pd.plan.members import member
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.placement import place
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.plan.programs import server_flags
 from dsv4_pd.plan.router_args import router_argv
+from dsv4_pd.settings import layout
 from dsv4_pd.settings.schema import Settings, env_name
 
 RouterName = Literal["sglang-router", "smg"]
@@ -64,12 +66,12 @@ _ENGINE_SETTINGS = {
     "--device": "DSV4_PROFILE",
     "--mem-fraction-static": "DSV4_PREFILL_MEM_FRACTION and DSV4_DECODE_MEM_FRACTION",
     "--cuda-graph-max-bs-decode": "DSV4_MAX_RUNNING_REQUESTS",
-    "--disaggregation-mode": "DSV4_MODE",
+    "--disaggregation-mode": "DSV4_LAYOUT",
     "--disaggregation-bootstrap-port": "DSV4_BOOTSTRAP_PORT",
     "--speculative-algorithm": "DSV4_SPECULATIVE",
 }
 _ROUTER_SETTINGS = {
-    "--pd-disaggregation": "DSV4_MODE",
+    "--pd-disaggregation": "DSV4_LAYOUT",
     "--prefill": "DSV4_PREFILL_PORT",
     "--decode": "DSV4_DECODE_PORT",
     "--worker-urls": "DSV4_PREFILL_PORT",
@@ -94,19 +96,24 @@ def engine_flags(known: Mapping[str, Profile]) -> frozenset[str]:
 
 def router_flags(routers: Sequence[RouterName] = ROUTERS) -> frozenset[str]:
     """Every flag that the plan sets on one of the routers."""
-    modes: tuple[Literal["pd", "single"], ...] = ("pd", "single")
-    argvs = (router_argv(Settings(router=name), mode) for name in routers for mode in modes)
+    layouts = [layout.parse(text) for text in ("pd:1+1", "pd:2x1+2x1", "single:1", "replicas:2x1")]
+    argvs = (
+        router_argv(settings, [member(settings, role, index) for role, index in wanted.members])
+        for name in routers
+        for settings in [Settings(router=name)]
+        for wanted in layouts
+    )
     return frozenset(word for argv in argvs for word in argv if word.startswith("--"))
 
 
 def _variants(known: Mapping[str, Profile]) -> Iterator[tuple[Settings, Profile]]:
     """Settings that between them bring out every flag."""
     for profile in known.values():
-        for mode in ("pd", "single"):
-            if ("prefill" if mode == "pd" else "single") not in profile.tensor_parallel:
+        for kind in (layout.PAIR, layout.SINGLE):
+            if kind.groups[0].role not in profile.tensor_parallel:
                 continue
             for algorithm in ("off", "eagle", "dspark"):
-                chosen = Settings(mode=mode, speculative=algorithm, model_revision="main", numa="auto")
+                chosen = Settings(layout=kind, speculative=algorithm, model_revision="main", numa="auto")
                 yield chosen.with_defaults(profile.defaults), profile
 
 

@@ -19,6 +19,7 @@ from dsv4_pd.host import numa
 from dsv4_pd.host.address import url_of
 from dsv4_pd.plan.checkpoint import expert_flags
 from dsv4_pd.plan.engine_rules import context_env, server_context
+from dsv4_pd.plan.members import Member, Port, check_ports, member, ports
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.memory_plan import window_ratio
 from dsv4_pd.plan.paths import Paths, venvs_dir
@@ -31,15 +32,6 @@ from dsv4_pd.settings.schema import Settings
 # Stands in a plan for a secret that is generated when the files are written, a new one for each run.
 PER_RUN = "<per run>"
 _LAUNCH = str(Path(__file__).parents[1] / "run" / "supervision" / "launch.py")
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A TCP port a program listens on, and the setting that moves it."""
-
-    setting: str
-    host: str
-    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +52,7 @@ class ConfigFile:
 class Program:
     """One supervised process tree."""
 
-    name: str  # "prefill", "decode", "single", "router", "guard"
+    name: str  # a member's ("prefill", "decode-2"), "router", "guard"
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     numa_node: int | None
@@ -76,7 +68,14 @@ class Program:
 def programs(settings: Settings, profile: Profile, placement: Placement, around: Surroundings) -> tuple[Program, ...]:
     """Every program of the appliance, in start order."""
     servers = tuple(_server(settings, profile, placement, role, around) for role in placement.roles)
-    return (*servers, _router(settings, placement, around), _guard(settings, around))
+    found = (*servers, _router(settings, placement, around), _guard(settings, around))
+    check_ports([(program.name, port) for program in found for port in program.ports])
+    return found
+
+
+def members(settings: Settings, placement: Placement) -> tuple[Member, ...]:
+    """The servers of the plan with their ports."""
+    return tuple(member(settings, role.role, role.index) for role in placement.roles)
 
 
 def server_flags(
@@ -90,7 +89,7 @@ def server_flags(
     config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The flags of one SGLang server as its `--config` file spells them; `source`: the model's folder, once here."""
-    flags = _common_flags(settings, source) | _role_flags(settings, role.role)
+    flags = _common_flags(settings, source) | _role_flags(settings, member(settings, role.role, role.index))
     if placement.device == "cuda":
         flags |= _gpu_flags(settings, placement, role, policy) | expert_flags(config, settings.speculative)
         if ratio := window_ratio(settings, role, shape):
@@ -136,16 +135,15 @@ def _speculative_flags(settings: Settings) -> dict[str, Any]:
     return {"speculative-algorithm": "DSPARK"} if settings.speculative == "dspark" else {}
 
 
-def _role_flags(settings: Settings, role: str) -> dict[str, Any]:
-    if role == "single":
-        return {"port": settings.prefill_port, "nccl-port": settings.prefill_nccl_port}
-    prefill = role == "prefill"
-    return {
-        "port": settings.prefill_port if prefill else settings.decode_port,
-        "nccl-port": settings.prefill_nccl_port if prefill else settings.decode_nccl_port,
-        "disaggregation-mode": role,
+def _role_flags(settings: Settings, one: Member) -> dict[str, Any]:
+    own: dict[str, Any] = {"port": one.port, "nccl-port": one.nccl_port}
+    if one.role == "single":
+        return own
+    return own | {
+        "disaggregation-mode": one.role,
         "disaggregation-transfer-backend": "nixl",  # the engine's default is mooncake
-        "disaggregation-bootstrap-port": settings.bootstrap_port,
+        # Decode takes it from each request, which names the prefill that has it.
+        "disaggregation-bootstrap-port": one.bootstrap_port or settings.bootstrap_port,
     }
 
 
@@ -222,11 +220,11 @@ def _server(
         settings, profile, placement, role, around.numa_policy, around.shape, around.model.path, around.config
     )
     flags["context-length"] = server_context(settings)
-    config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
-    key = _key_files(settings, around.paths, role.role)
+    config = ConfigFile(around.paths.run / f"{role.name}.yaml", yaml.safe_dump(flags, sort_keys=False))
+    key = _key_files(settings, around.paths, role.name)
     extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args
     return Program(
-        name=role.role,
+        name=role.name,
         argv=(
             *_numactl(role, around.numa_policy),
             str(settings.engine_python),
@@ -241,9 +239,9 @@ def _server(
         env=tuple(sorted(server_env(settings, profile, placement, around).items())),
         numa_node=role.numa_node,
         gpus=tuple(gpu.uuid for gpu in role.gpus),
-        ports=_server_ports(settings, role.role),
+        ports=ports(member(settings, role.role, role.index), LOOPBACK),
         ready_url=f"http://{LOOPBACK}:{flags['port']}/ready",
-        log_path=around.paths.log(role.role),
+        log_path=around.paths.log(role.name),
         files=(config, *key),
         stop_wait_s=30,  # prefill answers TERM in 19 s even when idle; the guard ends an idle server hard
     )
@@ -265,16 +263,6 @@ def _numactl(role: RolePlacement, policy: numa.Policy) -> tuple[str, ...]:
     return numa.arguments(role.numa_nodes, role.memory_nodes, policy)
 
 
-def _server_ports(settings: Settings, role: str) -> tuple[Port, ...]:
-    prefix = "DECODE" if role == "decode" else "PREFILL"
-    http = settings.decode_port if role == "decode" else settings.prefill_port
-    nccl = settings.decode_nccl_port if role == "decode" else settings.prefill_nccl_port
-    ports = [Port(f"DSV4_{prefix}_PORT", LOOPBACK, http), Port(f"DSV4_{prefix}_NCCL_PORT", LOOPBACK, nccl)]
-    if role == "prefill":
-        ports.append(Port("DSV4_BOOTSTRAP_PORT", LOOPBACK, settings.bootstrap_port))
-    return tuple(ports)
-
-
 def _router(settings: Settings, placement: Placement, around: Surroundings) -> Program:
     key = _key_files(settings, around.paths, "router")
     module = "smg.launch_router" if settings.router == "smg" else "sglang_router.launch_router"
@@ -288,7 +276,7 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
             "--control-key-file",
             str(around.paths.control_key),
             "--",
-            *router_argv(settings, placement.mode),
+            *router_argv(settings, members(settings, placement)),
             *split_args(settings.router_extra_args),
         ),
         env=(("NO_PROXY", _no_proxy(around.environ)), ("no_proxy", _no_proxy(around.environ))),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
 
 from dsv4_pd.host.address import bracketed
+from dsv4_pd.plan.members import Member
 from dsv4_pd.settings.schema import Settings
 
 LOOPBACK = "127.0.0.1"
@@ -15,14 +16,14 @@ PAYLOAD_MIN_BYTES = 1 << 20
 _LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "error"}
 
 
-def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str, ...]:
+def router_argv(settings: Settings, members: Sequence[Member]) -> tuple[str, ...]:
     """Flags without the keys, which the launcher adds from files."""
     return (
         "--host",
         bracketed(settings.host),
         "--port",
         str(settings.port),
-        *_workers(settings, mode),
+        *_workers(members),
         "--policy",
         "round_robin",
         # One pair: two failing requests would open the breaker on both servers for a minute, and a retry repeats
@@ -89,16 +90,16 @@ def _limits(settings: Settings) -> tuple[str, ...]:
     return (*limit, "--queue-size", "0", "--rate-limit-tokens-per-second", "1")
 
 
-def _workers(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str, ...]:
-    prefill = f"http://{LOOPBACK}:{settings.prefill_port}"
-    if mode == "single":
-        return ("--worker-urls", prefill)
-    # Without the second value the bootstrap port is "none", not 8998.
-    return (
-        "--pd-disaggregation",
-        "--prefill",
-        prefill,
-        str(settings.bootstrap_port),
-        "--decode",
-        f"http://{LOOPBACK}:{settings.decode_port}",
-    )
+def _workers(members: Sequence[Member]) -> tuple[str, ...]:
+    if all(one.role == "single" for one in members):
+        return ("--worker-urls", *(_url(one) for one in members))
+    words = ["--pd-disaggregation"]
+    for one in members:
+        words += [f"--{one.role}", _url(one)]
+        if one.bootstrap_port is not None:
+            words.append(str(one.bootstrap_port))  # without it the bootstrap port is "none", not 8998
+    return tuple(words)
+
+
+def _url(one: Member) -> str:
+    return f"http://{LOOPBACK}:{one.port}"

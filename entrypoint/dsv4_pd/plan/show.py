@@ -84,6 +84,7 @@ def _placement(placement: Placement) -> dict[str, Any]:
 def _role(role: RolePlacement) -> dict[str, Any]:
     return {
         "role": role.role,
+        "member": role.name,
         "tensor_parallel": role.tensor_parallel,
         "numa_node": role.numa_node,
         "cpus": sorted(role.cpus),
@@ -180,7 +181,7 @@ def _table(placement: Placement) -> list[str]:
         cpus = format_cpu_list(role.cpus) or "all"
         node = ",".join(map(str, role.numa_nodes)) or "-"
         gpus = [(str(g.index), g.uuid, g.pci_bus_id) for g in role.gpus] or [("-", "(CPU)", "-")]
-        rows += [(role.role, *gpu, node, cpus) for gpu in gpus]
+        rows += [(role.name, *gpu, node, cpus) for gpu in gpus]
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
     return [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -190,10 +191,11 @@ def _table(placement: Placement) -> list[str]:
 def _memory_lines(situation: Situation) -> list[str]:
     """The memory model's sum a role; it needs the model's shape, not a GPU."""
     cards = _estimates(situation)
+    names = tuple(role.name for role in situation.planned().placement.roles if role.gpus)
     return (
         [
             "memory (computed, not measured)",
-            *("  " + line for line in memory_plan.table(cards, situation.settings.context_length)),
+            *("  " + line for line in memory_plan.table(cards, situation.settings.context_length, names)),
         ]
         if cards
         else []

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.host.facts import Gpu, HostFacts
+from dsv4_pd.plan.members import Port
 from dsv4_pd.plan.notices import Notice
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.programs import Port
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
 

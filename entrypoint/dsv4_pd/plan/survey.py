@@ -11,11 +11,12 @@ from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.read import facts_of
 from dsv4_pd.plan import catalogue, engine_rules, owned_flags, profiles, speculative, surroundings
+from dsv4_pd.plan.members import Port
 from dsv4_pd.plan.paths import models_dir, profiles_dir, share_dir
 from dsv4_pd.plan.placement import choose_profile
 from dsv4_pd.plan.plan import Plan, complete, make_plan
 from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.programs import Port, router_python
+from dsv4_pd.plan.programs import router_python
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings import load

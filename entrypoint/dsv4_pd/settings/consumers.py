@@ -14,7 +14,8 @@ from dsv4_pd.settings.rule import Rule
 from dsv4_pd.settings.schema import SECRETS, Settings
 
 CONSUMERS = {
-    "mode": "serve: which servers there are",
+    "layout": "serve: which servers there are, on how many GPUs each",
+    "mode": "serve: as `DSV4_LAYOUT`",
     "profile": "serve: a file of config/profiles",
     "model": "serve: the catalogue; the download; engine `--model-path`",
     "model_revision": "serve: the download; engine `--revision`",

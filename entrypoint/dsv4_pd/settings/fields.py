@@ -7,9 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, SecretStr
+from pydantic import AfterValidator, InstanceOf, PlainSerializer, SecretStr
 
-from dsv4_pd.settings import gpu_list, names_of
+from dsv4_pd.settings import gpu_list, layout, names_of
+from dsv4_pd.settings.layout import Layout
 from dsv4_pd.settings.rule import Rule
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -94,6 +95,10 @@ def _word(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
+def _spelled(value: Layout | None) -> str:
+    return str(value) if value else layout.AUTO
+
+
 def shell_words(value: Any) -> Any:
     """Text that a shell would split into words.
 
@@ -119,6 +124,7 @@ FRACTION = Rule("a number between 0 and 1, such as 0.85", _share)
 GIGABYTES = Rule("a number of GB above 0, such as 94", _gigabytes)
 DURATION = Rule("a duration above 0 up to 30 days, such as 90s, 60m or 1.5h", parse_duration)
 SECONDS = Rule("a duration of whole seconds from 1s to 30 days, such as 90s, 60m or 1.5h", parse_whole_duration)
+LAYOUT = Rule(layout.EXPECTED, layout.read)
 WORD = Rule("one of the words listed, in any case", _word)
 GPUS = Rule(gpu_list.ACCEPTS, gpu_list.read)
 ADDRESS = Rule(names_of.ADDRESS_ACCEPTS, names_of.address)
@@ -138,6 +144,7 @@ Duration = Annotated[float, DURATION]
 Seconds = Annotated[float, SECONDS]
 GpuList = Annotated[tuple[str, ...], GPUS]
 ExtraArgs = Annotated[str, SHELL_WORDS]
+LayoutText = Annotated[InstanceOf[Layout] | None, LAYOUT, PlainSerializer(_spelled)]
 Address = Annotated[str, ADDRESS]
 Model = Annotated[str, MODEL]
 Revision = Annotated[str, REVISION]

@@ -39,7 +39,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     problems += _renamed(environ)
     problems += hub_token.problems(environ)
     settings, wrong = _validated(by_name, secrets)
-    problems += wrong + _port_clashes(settings)
+    problems += wrong + _port_clashes(settings) + _contradiction(settings)
     settings, unplaced = _with_places(settings, environ)
     problems += unplaced
     if problems:
@@ -129,6 +129,14 @@ def _renamed(environ: Mapping[str, str]) -> list[Problem]:
         for old, new in COMPOSE_RENAMED.items()
         if environ.get(old)
     ]
+
+
+def _contradiction(settings: Settings) -> list[Problem]:
+    """The deprecated DSV4_MODE beside another DSV4_LAYOUT."""
+    if settings.layout is None or settings.mode in (None, settings.layout.kind):
+        return []
+    found = f"{settings.mode}, and DSV4_LAYOUT={settings.layout}"
+    return [Problem("DSV4_MODE", found, "one of the two", "unset DSV4_MODE, which DSV4_LAYOUT replaces")]
 
 
 def _is_unknown(name: str) -> bool:

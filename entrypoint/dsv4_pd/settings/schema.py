@@ -26,6 +26,7 @@ from dsv4_pd.settings.fields import (
     GpuList,
     Interpreter,
     Key,
+    LayoutText,
     Model,
     Port,
     Revision,
@@ -57,8 +58,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     # what
-    mode: Annotated[Literal["pd", "single"], WORD] = Field(
-        "pd", description="`pd`: prefill and decode on separate GPUs; `single`: one server over all of them."
+    layout: LayoutText = Field(
+        None,
+        description="Which servers on how many GPUs: `pd:4+4` (prefill + decode), `pd:2x2+2x2` (COUNTxTP), "
+        "`replicas:4x2`, `single:8`; `pd` and `single` take the profile's sizes, `auto` its layout (docs/layouts.md).",
+    )
+    mode: Annotated[Literal["pd", "single"] | None, WORD] = Field(
+        None, description="Deprecated: `DSV4_LAYOUT` takes `pd` and `single` as well."
     )
     profile: Annotated[str, WORD] = Field(
         "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."

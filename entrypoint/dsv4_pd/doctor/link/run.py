@@ -47,7 +47,7 @@ def ends(python: Path, placement: Placement, programs: Iterable[Program], enviro
             role=role.role,
             python=str(python),
             # PYTHONPATH could carry a plugin that is not meant for this process.
-            env={k: v for k, v in {**environ, **envs[role.role]}.items() if k != "PYTHONPATH"},
+            env={k: v for k, v in {**environ, **envs[role.name]}.items() if k != "PYTHONPATH"},
             ranks=tuple(role.base_gpu_id + rank for rank in range(role.tensor_parallel)),
         )
         for role in placement.roles
@@ -58,9 +58,27 @@ def measure(
     python: Path, placement: Placement, programs: Iterable[Program], environ: Mapping[str, str]
 ) -> LinkReport | None:
     """Move bytes from prefill to decode for each rank pair; None when there is only one server."""
-    if placement.mode == "single":
+    if placement.mode != "pd":
         return None
-    sender, receiver = ends(python, placement, programs, environ)
+    size = _SIZES[placement.device][0]
+    found: list[Pair] = []
+    for sender, receiver in meetings(ends(python, placement, programs, environ)):
+        report = _between(sender, receiver, placement)
+        if report.error:
+            return LinkReport(placement.device, size, (), report.error)
+        found += report.pairs
+    return LinkReport(placement.device, size, tuple(found))
+
+
+def meetings(found: list[End]) -> list[tuple[End, End]]:
+    """Who is tested with whom: every prefill and every decode at least once."""
+    first = [end for end in found if end.role == "prefill"]
+    last = [end for end in found if end.role == "decode"]
+    return [(first[at % len(first)], last[at % len(last)]) for at in range(max(len(first), len(last)))]
+
+
+def _between(sender: End, receiver: End, placement: Placement) -> LinkReport:
+    """One prefill to one decode."""
     size, rounds, limit = _SIZES[placement.device]
     try:
         with (
@@ -221,7 +239,7 @@ def prove(
                     report.text(),
                     "prefill's bytes in decode's memory, unchanged",
                     "run `dsv4-pd doctor` and fix what it reports about iommu, acs and peer-access; "
-                    "DSV4_MODE=single serves without the link",
+                    "DSV4_LAYOUT=single serves without the link",
                 )
             ]
         )

@@ -66,7 +66,7 @@ def flags_of(plan: Plan, name: str) -> Mapping[str, Any]:
 
 def _server(plan: Plan, program: Program) -> Resolved:
     python = str(plan.settings.engine_python)
-    role = next(role for role in plan.placement.roles if role.role == program.name)
+    role = next(role for role in plan.placement.roles if role.name == program.name)
     cards = [str(len(plan.placement.visible)), "0", "0.0"]
     if role.gpus:
         cards[1:] = [str(role.gpus[0].memory_bytes), ".".join(map(str, role.gpus[0].compute_capability))]

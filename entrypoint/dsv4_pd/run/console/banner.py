@@ -52,4 +52,4 @@ def _model_name(plan: Plan) -> str:
 def _role_line(role: RolePlacement) -> str:
     devices = f"GPU {','.join(str(gpu.index) for gpu in role.gpus)} ({role.gpus[0].name})" if role.gpus else "CPU"
     node = f"NUMA node {role.numa_node}" if role.numa_node is not None else "not bound to a NUMA node"
-    return f" {role.role:<8} TP{role.tensor_parallel}  {devices} → {node}"
+    return f" {role.name:<8} TP{role.tensor_parallel}  {devices} → {node}"

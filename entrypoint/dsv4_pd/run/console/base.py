@@ -9,6 +9,7 @@ import time
 from typing import IO, Any, Self
 
 from dsv4_pd.plan import open_api
+from dsv4_pd.plan.notices import NoticeKind
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.banner import banner
 from dsv4_pd.run.console.noise import level, plain, worth_showing
@@ -39,7 +40,8 @@ class Console:
         self._told = 0.0  # when the state was last told
 
     def __enter__(self) -> Self:
-        for notice in open_api.notices(self.plan.settings):
+        renamed = (one.text for one in self.plan.placement.notices if one.kind is NoticeKind.DEPRECATED)
+        for notice in (*open_api.notices(self.plan.settings), *renamed):
             self.say(notice)
         return self
 

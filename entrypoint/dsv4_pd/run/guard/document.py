@@ -18,6 +18,7 @@ from dsv4_pd.run.states import SERVING
 def document(config: GuardConfig, world: World, state: State, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Everything that is published, from one instant."""
     now, clock = time.monotonic(), time.time()
+    roles = {server.name: server.does for server in config.servers}
     return {
         "state": state.name.value,
         "reason": state.reason,
@@ -30,7 +31,10 @@ def document(config: GuardConfig, world: World, state: State, events: Sequence[d
         "profile": config.profile,
         "model": config.model,
         "roles": {
-            watch.name: role(watch, now, world.gpu_memory.get(watch.name))
+            watch.name: {
+                "role": roles.get(watch.name, watch.name),
+                **role(watch, now, world.gpu_memory.get(watch.name)),
+            }
             for watch in (*world.servers.values(), world.router)
         },
         "canary": canary(world, now),
@@ -40,6 +44,7 @@ def document(config: GuardConfig, world: World, state: State, events: Sequence[d
             "limit": config.limits.restart_limit,
             "window_s": config.limits.restart_window,
         },
+        **({"paths": paths(world, now), "members": budgets(state)} if world.routes else {}),
         "proof": {"plugins": list(config.plugins), "missing": list(world.missing_proof)},
         "notices": list(config.notices),
         "events": list(events),
@@ -76,6 +81,24 @@ def role(watch: Watch, now: float, gpu_memory: Any) -> dict[str, Any]:
     if watch.kv_tokens is not None:
         found["kv_capacity_tokens"] = watch.kv_tokens
     return found | ({"gpu_memory": gpu_memory} if gpu_memory else {})
+
+
+def paths(world: World, now: float) -> list[dict[str, Any]]:
+    """The last request that the guard sent along each of several routes."""
+    return [
+        {
+            "members": list(path.members),
+            "proved_s_ago": round(now - path.canary.proved, 1) if path.canary.proved is not None else None,
+            "failures": path.canary.failures,
+            "failure": path.canary.failure or None,
+        }
+        for path in world.routes.views()
+    ]
+
+
+def budgets(state: State) -> dict[str, Any]:
+    """What members have spent of their own budgets, and why."""
+    return {one.name: {"spent": len(one.charges), "cause": one.cause} for one in state.members}
 
 
 def canary(world: World, now: float) -> dict[str, Any]:

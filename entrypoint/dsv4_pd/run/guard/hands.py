@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from dsv4_pd.plan.guard_config import GuardConfig
 from dsv4_pd.plan.run_mark import RUN_MARK
-from dsv4_pd.run.guard import abort, tree
+from dsv4_pd.run.guard import abort, conditions, tree
 from dsv4_pd.run.guard.probes import Probes
 from dsv4_pd.run.guard.states import Act, Action
 from dsv4_pd.run.guard.supervisor import IDLE, UNREACHABLE, Supervisor
@@ -80,7 +80,8 @@ class Hands:
 
     async def _register(self, _: str) -> None:
         config = self._config
-        for foreign in await self._probes.reconcile(config.router_url, config.servers, config.api_key):
+        down = {role.name for role in self._world.observe().servers if not conditions.can_serve(role)}
+        for foreign in await self._probes.reconcile(config.router_url, config.servers, config.api_key, down):
             log.warning("router: removed %s, a worker that is not ours", foreign)
 
     async def _abort(self, name: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import httpx2
@@ -72,6 +72,21 @@ class Probes:
             return Answer.YES, ""
         return await self._list(url, known)
 
+    async def listing(self, url: str, servers: Iterable[ServerConfig]) -> tuple[Answer, str, tuple[str, ...]]:
+        """Among several members: whether the router serves and lists nobody else, what is wrong, and who of ours gets
+        no requests.
+        """
+        known = tuple(servers)
+        answer, text = await self.get(f"{url}/readiness")
+        if answer is not Answer.YES:
+            return answer, _reason(text), ()
+        answer, text = await self._workers(url)
+        if answer is not Answer.YES:
+            return answer, "" if answer is Answer.SILENT else "does not list its workers", ()
+        found = workers.parse(text)
+        mismatch = workers.mismatch(found, known) if workers.foreign(found, known) else ""
+        return (Answer.NO if mismatch else Answer.YES), mismatch, workers.unhealthy(found, known)
+
     async def _list(self, url: str, known: tuple[ServerConfig, ...]) -> tuple[Answer, str]:
         """What the list itself says: the counts can't tell a foreign worker in the place of one of ours."""
         answer, text = await self._workers(url)
@@ -81,8 +96,11 @@ class Probes:
         self._list_due = 0.0 if mismatch else time.monotonic() + LIST_S
         return (Answer.NO if mismatch else Answer.YES), mismatch
 
-    async def reconcile(self, url: str, servers: Iterable[ServerConfig], api_key: str | None) -> tuple[str, ...]:
-        """Remove workers that are not ours from the router, then register ours; returns the removed addresses.
+    async def reconcile(
+        self, url: str, servers: Iterable[ServerConfig], api_key: str | None, down: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        """Remove workers that are not ours from the router, then register ours, but for those that are down by name;
+        returns the removed addresses.
 
         Not an error where it fails: asked again until the router lists exactly ours.
         """
@@ -92,6 +110,8 @@ class Probes:
         for one in strange:
             await self._control_call("DELETE", f"{url}/workers/{one.id}")
         for server in workers.absent(found, known):
+            if server.name in down:
+                continue
             await self._control_call("POST", f"{url}/workers", workers.entry(server, api_key))
         return tuple(one.url for one in strange)
 
@@ -119,6 +139,19 @@ def samples(text: str) -> dict[str, float]:
     for sample in exposition.samples(text):
         if sample.name.startswith("sglang:"):
             found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
+def summed(several: Iterable[dict[str, float]]) -> dict[str, float]:
+    """The sum of each metric over several servers.
+
+    >>> summed([{"a": 1.0}, {"a": 2.0, "b": 3.0}])
+    {'a': 3.0, 'b': 3.0}
+    """
+    found: dict[str, float] = {}
+    for values in several:
+        for name, value in values.items():
+            found[name] = found.get(name, 0.0) + value
     return found
 
 

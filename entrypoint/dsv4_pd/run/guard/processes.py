@@ -18,9 +18,9 @@ _EXITED = re.compile(r"(?:exited|gave up|spawn\w*): (\S+) \((.+?)(?:; (?:not )?e
 
 
 class Processes:
-    """Keeps the watches' processes up to date. `changed(died)` is called after each change."""
+    """Keeps the watches' processes up to date. `changed(who died)` follows each change; blank where nobody did."""
 
-    def __init__(self, supervisor: Supervisor, watches: Mapping[str, Watch], changed: Callable[[bool], None]) -> None:
+    def __init__(self, supervisor: Supervisor, watches: Mapping[str, Watch], changed: Callable[[str], None]) -> None:
         self._supervisor, self._watches, self._changed = supervisor, watches, changed
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._order = asyncio.Lock()  # one change at a time, in order
@@ -70,7 +70,7 @@ class Processes:
         change()
         if watch.pid != pid and watch.pid:
             self._follow_pid(watch)
-        self._changed(watch.deaths != deaths)
+        self._changed(watch.name if watch.deaths != deaths else "")
 
     def follow_workers(self, watch: Watch, pids: frozenset[int]) -> None:
         """Detect the exit of a child that the server can't do without: its main process may serve on for seconds."""
@@ -81,7 +81,7 @@ class Processes:
     def _worker_ended(self, watch: Watch, main: int, worker: int, name: str) -> None:
         if watch.pid == main and watch.up:
             watch.on_lost_worker(endings.of_worker(worker, name))
-            self._changed(False)
+            self._changed("")
 
     def _follow_pid(self, watch: Watch) -> None:
         """Detect the exit through the kernel: supervisord looks only once a second."""
@@ -89,7 +89,7 @@ class Processes:
 
     def _ended(self, watch: Watch, pid: int) -> None:
         watch.on_gone(pid, time.monotonic())
-        self._changed(False)
+        self._changed("")
 
     async def _how(self, name: str) -> str:
         """How a program's process ended, in words; only supervisord's log names a signal."""

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections import deque
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from dsv4_pd.run.guard import hands, listener, policy, publish, starts, tree
 from dsv4_pd.run.guard.document import document
 from dsv4_pd.run.guard.gpus import Gpus
 from dsv4_pd.run.guard.probes import Probes
-from dsv4_pd.run.guard.states import Act, State, Verdict, initial
+from dsv4_pd.run.guard.states import Act, MemberBudget, State, Verdict, initial
 from dsv4_pd.run.guard.supervisor import Supervisor
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.ops import server as ops
@@ -114,12 +114,19 @@ class Guard:
         self.state, actions = policy.next_state(before, self.world.observe(), self.config.limits)
         if self.state.name is not before.name or self.state.cause not in ("", before.cause):
             self._on_transition(before)
+        self._tell_restarts(before)
         changed = self.state.name is not before.name or self.state.reason != before.reason
         if changed or time.monotonic() - self._published >= HEARTBEAT:
             self._publish()
         for action in actions:
             self._shut = self._shut or action.act is Act.SHUTDOWN
             self.hands.apply(action)
+
+    def _tell_restarts(self, before: State) -> None:
+        """A member that is restarted while others serve changes the state once, and its own story goes on."""
+        for one in self.state.members:
+            if one.charges and one.charges != before.budget(one.name).charges:
+                log.info("%s is restarted, while others serve: %s", one.name, one.cause)
 
     def _on_transition(self, before: State) -> None:
         state = self.state
@@ -149,6 +156,7 @@ class Guard:
         memory = {
             "charges": self.state.charges,
             "failures": self.state.failures,
+            "members": [asdict(one) for one in self.state.members],
             "fingerprint": self.config.fingerprint,
             "supervisord": os.getppid(),
             "deaths": {w.name: w.deaths for w in (*self.world.servers.values(), self.world.router)},
@@ -215,7 +223,17 @@ def _resumed(memory: dict[str, Any], now: float, *, same_supervisor: bool) -> St
     cause = "the guard was restarted" if same_supervisor else "supervisord was restarted"
     name = StateName.BOOTING if same_supervisor else StateName.RECOVERING
     handled = tuple(memory["deaths"].items())
-    return State(name, cause, now, now, charges=tuple(memory["charges"]), failures=memory["failures"], deaths=handled)
+    members = tuple(MemberBudget(**{**one, "charges": tuple(one["charges"])}) for one in memory.get("members", ()))
+    return State(
+        name,
+        cause,
+        now,
+        now,
+        charges=tuple(memory["charges"]),
+        failures=memory["failures"],
+        deaths=handled,
+        members=members,
+    )
 
 
 def main(argv: list[str]) -> int:

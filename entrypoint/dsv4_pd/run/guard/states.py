@@ -7,6 +7,8 @@ from enum import Enum, StrEnum
 
 from dsv4_pd.run.states import StateName
 
+CANARY_FAILURES = 2  # one failure may be the tail of an incident that is already over
+
 
 class Phase(StrEnum):
     """How far one program's start has come, in order."""
@@ -72,6 +74,9 @@ class RoleView:
     detail: str = ""  # for people: "weights 42 %"
     gpu_holder: str | None = None  # who holds its GPUs' memory while it is down
     model: str = ""  # the stamp of the model's files when it was started; empty when unknown
+    bootstrap: Answer = Answer.YES  # what its bootstrap port says; only a prefill has one
+    unproved: tuple[str, ...] = ()  # plugins that have not proved themselves in it, and why
+    unlisted: bool = False  # the router gives it no requests, among several members
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,14 @@ class CanaryView:
     proved: float | None = None  # last proof: a canary, or answers to clients that came through
     failures: int = 0
     failure: str = ""  # which hop, and how
+
+
+@dataclass(frozen=True, slots=True)
+class PathView:
+    """One route among several, and its own proof: what the guard sent to these members themselves."""
+
+    members: tuple[str, ...]
+    canary: CanaryView = CanaryView()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +113,8 @@ class Observation:
     now: float
     servers: tuple[RoleView, ...]
     router: RoleView
-    bootstrap: Answer = Answer.YES
-    canary: CanaryView = CanaryView()
-    missing_proof: tuple[str, ...] = ()
+    canary: CanaryView = CanaryView()  # through the router
+    paths: tuple[PathView, ...] = ()  # routes that are proved one by one; empty where there is one
     gpu_lost: str | None = None
     fault: Verdict | None = None  # of the guard itself: its port is taken
     stop: str | None = None  # who asked for the stop
@@ -111,6 +123,38 @@ class Observation:
     def roles(self) -> tuple[RoleView, ...]:
         """Every program that the guard looks after."""
         return (*self.servers, self.router)
+
+    @property
+    def routes(self) -> tuple[tuple[str, ...], ...]:
+        """The members that together answer a request; where there is one route, everybody is needed."""
+        return tuple(path.members for path in self.paths) or (tuple(role.name for role in self.servers),)
+
+    @property
+    def bootstrap(self) -> Answer:
+        """The worst that a bootstrap port says."""
+        heard = {role.bootstrap for role in self.servers}
+        return next((answer for answer in (Answer.NO, Answer.SILENT) if answer in heard), Answer.YES)
+
+    @property
+    def missing_proof(self) -> tuple[str, ...]:
+        """Every plugin that has not proved itself."""
+        return tuple(text for role in self.servers for text in role.unproved)
+
+    def through(self, name: str) -> float:
+        """When the last canary was sent that came through a server."""
+        own = [path.canary.sent or 0.0 for path in self.paths if name in path.members]
+        return max(own, default=self.canary.sent or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberBudget:
+    """The restarts of one member while others serve: they cost nobody else's budget."""
+
+    name: str
+    charges: tuple[float, ...] = ()
+    failures: int = 0  # restarts since it last served for long enough
+    not_before: float = 0.0
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +177,12 @@ class State:
     quiet: tuple[tuple[str, float], ...] = ()  # which probe has heard no yes since when, of programs that served
     held_since: float | None = None  # since when foreign GPU memory keeps a start waiting
     verdict: Verdict | None = None
+    members: tuple[MemberBudget, ...] = ()  # of those that failed while others served
+    partial: float | None = None  # since when some members could serve while others are missing
+
+    def budget(self, name: str) -> MemberBudget:
+        """A member's own."""
+        return next((one for one in self.members if one.name == name), MemberBudget(name))
 
 
 class Act(Enum):

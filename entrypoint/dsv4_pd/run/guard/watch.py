@@ -35,6 +35,9 @@ class Watch:
         self.last_times: dict[str, float] = {}  # phase -> seconds of the last good start
         self.served_pid = 0  # process that an earlier guard saw serving
         self.ended = 0.0
+        self.bootstrap = Answer.YES  # only a prefill has such a port
+        self.unproved: tuple[str, ...] = ()
+        self.unlisted = False
         self._signatures = signatures
         self.alive = False
         self._process_state = "STOPPED"
@@ -235,4 +238,7 @@ class Watch:
             detail=self.describe(),
             gpu_holder=self.gpu_holder,
             model=self.model[1] if self.model[0] == self.pid else "",
+            bootstrap=self.bootstrap,
+            unproved=self.unproved,
+            unlisted=self.unlisted,
         )

@@ -18,12 +18,14 @@ from dsv4_pd.run.guard.gpus import Gpus
 from dsv4_pd.run.guard.path_proof import PathProof
 from dsv4_pd.run.guard.probes import SLOW, Probes
 from dsv4_pd.run.guard.processes import Processes
+from dsv4_pd.run.guard.routes import Route, Routes
 from dsv4_pd.run.guard.signatures import Signatures
 from dsv4_pd.run.guard.states import Answer, Observation, Verdict
 from dsv4_pd.run.guard.supervisor import Supervisor
 from dsv4_pd.run.guard.watch import Watch
 
 TOKENS = "sglang:realtime_tokens_total"  # moves with every batch, also in the middle of a long prefill
+UNNOTICED_S = 6.0  # after a server's end: two health checks of the router, and some
 CAPACITY = "sglang:max_total_num_tokens"
 log = logging.getLogger("guard")
 
@@ -38,10 +40,11 @@ class World:
         self.config, self.supervisor, self.probes, self.gpus, self.wake = config, supervisor, probes, gpus, wake
         self.servers = {server.name: Watch(server.name, signatures) for server in config.servers}
         self.router = Watch("router")
-        self.bootstrap = Answer.YES if config.mode == "single" else Answer.NO
+        for server in config.servers:
+            self.servers[server.name].bootstrap = Answer.NO if server.bootstrap_url else Answer.YES
         self.path = PathProof(config.canary_interval)
         self.traffic = traffic.Traffic()
-        self.missing_proof: tuple[str, ...] = ()
+        self.routes = Routes(config)
         self.gpu_lost: str | None = None
         self.gpu_memory: dict[str, Any] = {}
         self.link: dict[str, float] = {}
@@ -49,7 +52,9 @@ class World:
         self.fault: Verdict | None = None
         self.processes = Processes(supervisor, {**self.servers, "router": self.router}, self._on_process)
         self._followers = {server.name: Follower(Path(server.log)) for server in config.servers}
-        self._proved: dict[str, int] = {}
+        self._proved: dict[str, int] = {}  # server -> its process, once its plugins have proved themselves in it
+        self._sent: dict[str, dict[str, float]] = {}  # server -> its metrics
+        self._answered: dict[str, float] = {}  # server -> first tokens that it has given out
         self._trouble: dict[str, int | None] = {}  # sense -> what keeps it from seeing
 
     def observe(self) -> Observation:
@@ -58,13 +63,17 @@ class World:
             now=time.monotonic(),
             servers=tuple(watch.view() for watch in self.servers.values()),
             router=self.router.view(),
-            bootstrap=self.bootstrap,
             canary=self.path.view,
-            missing_proof=self.missing_proof,
+            paths=self.routes.views(),
             gpu_lost=self.gpu_lost,
             fault=self.fault,
             stop=self.stop,
         )
+
+    @property
+    def missing_proof(self) -> tuple[str, ...]:
+        """Every plugin that has not proved itself."""
+        return tuple(text for watch in self.servers.values() for text in watch.unproved)
 
     def watch(self, name: str) -> Watch | None:
         """The record of a program that the guard looks after."""
@@ -93,6 +102,7 @@ class World:
             ]
             if server.bootstrap_url:
                 found.append(self._every(quick, self._probe_bootstrap, server))
+        found += [self._every(0.2, self._canary_to, route) for route in self.routes]
         return found
 
     async def _every(self, seconds: float, sense: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
@@ -106,10 +116,12 @@ class World:
                 self._trouble[sense.__name__] = error.errno
             await asyncio.sleep(seconds)
 
-    def _on_process(self, died: bool) -> None:
-        """Any death takes the proof of the path away."""
-        if died:
+    def _on_process(self, died: str) -> None:
+        """A death takes the proof of its paths away: where there is one, any death does."""
+        if died and (died == "router" or not self.routes):
             self.path.forget()
+        if died:
+            self.routes.forget(died)
         self.wake()
 
     # --- probes -------------------------------------------------------------------------------------------------
@@ -137,22 +149,29 @@ class World:
             watch.on_health(answer, time.monotonic())
 
     async def _probe_bootstrap(self, server: ServerConfig) -> None:
-        before = self.bootstrap
-        up = conditions.can_serve(self.servers[server.name].view())
-        self.bootstrap = await self.probes.status(f"{server.bootstrap_url}/health") if up else Answer.NO
-        if self.bootstrap is not before:
+        watch = self.servers[server.name]
+        before = watch.bootstrap
+        up = conditions.can_serve(watch.view())
+        watch.bootstrap = await self.probes.status(f"{server.bootstrap_url}/health") if up else Answer.NO
+        if watch.bootstrap is not before:
             self.wake()
 
     async def _probe_router(self) -> None:
         if not self.router.up:
             return
-        if not all(conditions.can_serve(watch.view()) for watch in self.servers.values()):
+        if not self._can_serve():
             # Its answer is known, and it logs each "no" as an error; what it said of other servers counts no more.
             self.router.on_ready(Answer.NO, time.monotonic(), "waits for the servers")
             return
         pid, before = self.router.pid, self.router.ready
-        answer, why = await self.probes.router(self.config.router_url, self.config.servers)
+        if self.routes:
+            answer, why, unlisted = await self.probes.listing(self.config.router_url, self.config.servers)
+        else:
+            answer, why = await self.probes.router(self.config.router_url, self.config.servers)
+            unlisted = ()
         if self.router.pid == pid:
+            for name, watch in self.servers.items():
+                watch.unlisted = name in unlisted
             self.router.on_ready(answer, time.monotonic(), why)
             if answer is not before:
                 self.wake()
@@ -167,11 +186,14 @@ class World:
             return
         watch.on_counter(values.get(TOKENS, 0.0), time.monotonic())
         watch.kv_tokens = int(values[CAPACITY]) if CAPACITY in values else watch.kv_tokens
-        self.link = probes.link_of(values) or self.link
-        first, last = server is self.config.servers[0], server is self.config.servers[-1]
+        self._sent[server.name] = values
+        self.link = probes.link_of(probes.summed(self._sent.values())) or self.link
+        first, last = server.does != "decode", server.does != "prefill"
         self.traffic.on_sample(server.name, values, time.monotonic(), first=first, last=last)
+        self.routes.on_sample(server.name, values, time.monotonic(), first=first, last=last)
         if last:
-            self.path.on_first_tokens(values.get(traffic.CROSSED, 0.0), time.monotonic())
+            self._answered[server.name] = values.get(traffic.CROSSED, 0.0)
+            self.path.on_first_tokens(sum(self._answered.values()), time.monotonic())
 
     async def _compilers(self, server: ServerConfig) -> None:
         watch = self.servers[server.name]
@@ -184,14 +206,19 @@ class World:
 
     async def _canary(self) -> None:
         view = self.observe()
-        ends = [conditions.can_serve(role) for role in view.roles]
-        if not all(ends) or view.bootstrap is Answer.NO or not self.path.due(view):
+        if not conditions.can_serve(view.router) or not self._can_serve(bound=True) or not self.path.due(view):
             return
+        if self.routes and any(role.ended and view.now - role.ended < UNNOTICED_S for role in view.servers):
+            return  # the router may not have noticed yet
         deaths = [role.deaths for role in view.roles]
         self.path.on_sent(time.monotonic())
         limits, first = self.config.limits, self.path.view.sent is None
         bound = limits.first_canary_timeout if first else limits.canary_timeout
-        result = await canary.send(self.config, self.probes, bound)
+        if self.routes:
+            able = [one for one in self.config.servers if conditions.can_serve(self.servers[one.name].view())]
+            result = await canary.send(self.config, self.probes, bound, able)
+        else:
+            result = await canary.send(self.config, self.probes, bound)
         if deaths != [role.deaths for role in self.observe().roles]:
             return  # it was sent through a pair that is gone
         self.path.on_result(result, time.monotonic(), busy=self._excused(result))
@@ -199,8 +226,36 @@ class World:
 
     def _excused(self, result: canary.CanaryResult) -> bool:
         views = [watch.view() for watch in self.servers.values()]
-        moves = next(iter(self.servers.values())).moves_since(result.sent)
+        moves = max(self.servers[one[0].name].moves_since(result.sent) for one in self.config.routes)
         return excuses.hold(result, views, self.traffic, moves, time.monotonic(), self.config.limits)
+
+    def _can_serve(self, *, bound: bool = False) -> bool:
+        """Whether the servers of a route can serve. `bound`: and no bootstrap port there says no."""
+        return any(
+            all(conditions.can_serve(view) and not (bound and view.bootstrap is Answer.NO) for view in views)
+            for route in self.config.routes
+            for views in [[self.servers[one.name].view() for one in route]]
+        )
+
+    async def _canary_to(self, route: Route) -> None:
+        """One of several routes, past the router."""
+        watches = [self.servers[name] for name in route.proof.members]
+        views = [watch.view() for watch in watches]
+        able = all(conditions.can_serve(view) and view.bootstrap is not Answer.NO for view in views)
+        if not able or not route.proof.due(self.observe()):
+            return
+        deaths = [watch.deaths for watch in watches]
+        route.proof.on_sent(time.monotonic())
+        self.path.on_other()
+        limits, first = self.config.limits, route.proof.view.sent is None
+        bound = limits.first_canary_timeout if first else limits.canary_timeout
+        result = await canary.send_to(self.config, self.probes, route.servers, bound)
+        if deaths != [watch.deaths for watch in watches]:
+            return
+        views, now = [watch.view() for watch in watches], time.monotonic()
+        busy = route.busy(result, views, watches[0].moves_since(result.sent), now, limits)
+        route.proof.on_result(result, now, busy=busy)
+        self.wake()
 
     # --- slow facts ---------------------------------------------------------------------------------------------
 
@@ -228,12 +283,17 @@ class World:
 
     async def _proof(self) -> None:
         """Proved once is proved for these processes."""
-        groups = {name: watch.pid for name, watch in self.servers.items()}
-        if not all(groups.values()) or groups == self._proved:
+        groups = {name: watch.pid for name, watch in self.servers.items() if watch.pid}
+        if len(groups) < len(self.servers) and not self.routes:
             return
-        records, plugins = Path(self.config.record_dir), self.config.plugins
-        self.missing_proof = await asyncio.to_thread(plugin_proof.missing, records, groups, plugins, tree.group_of)
-        self._proved = {} if self.missing_proof else groups
+        for name, group in groups.items():
+            if self._proved.get(name) == group:
+                continue
+            asked = Path(self.config.record_dir), {name: group}, self.config.plugins, tree.group_of
+            missing = await asyncio.to_thread(plugin_proof.missing, *asked)
+            if self.servers[name].pid == group:
+                self.servers[name].unproved = missing
+                self._proved[name] = 0 if missing else group
 
     async def _model_files(self) -> None:
         """What each server found when it was started. A loop of its own: the folder may be a network's, and hang."""

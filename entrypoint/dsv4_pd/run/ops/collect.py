@@ -35,7 +35,8 @@ async def _get(client: httpx2.AsyncClient, url: str) -> str | None:
 
 def exposition(document: Mapping[str, Any], texts: Mapping[str, str | None], compiles: Mapping[str, int]) -> str:
     """The whole text of /metrics."""
-    joined = join({role: text for role, text in texts.items() if text is not None})
+    roles = {name: own.labels(document, name)["role"] for name in texts}
+    joined = join({name: text for name, text in texts.items() if text is not None}, roles)
     return render([*own.families(document, texts, compiles), *joined.values()])
 
 

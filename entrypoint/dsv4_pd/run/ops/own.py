@@ -14,15 +14,16 @@ Document = Mapping[str, Any]
 
 
 def families(document: Document, texts: Mapping[str, str | None], compiles: Mapping[str, int]) -> Iterator[Family]:
-    """Everything of ours. `texts`: role -> what it exposed, None when it did not answer; `compiles`: kind -> count."""
+    """Everything of ours. `texts`: member -> what it exposed, None without an answer; `compiles`: kind -> count."""
     yield from _state(document)
     yield from _download(document.get("download") or {})
-    yield from _roles(document.get("roles", {}))
+    yield from _roles(document)
     yield from _canary(document.get("canary", {}))
+    yield from _paths(document.get("paths") or ())
     yield gauge(
         "dsv4_scrape_up",
         "1 while the program behind this address answered with its own metrics.",
-        (({"role": role}, float(text is not None)) for role, text in texts.items()),
+        ((labels(document, name), float(text is not None)) for name, text in texts.items()),
     )
     yield from _link(texts)
     yield gauge(
@@ -30,6 +31,12 @@ def families(document: Document, texts: Mapping[str, str | None], compiles: Mapp
         "Kernels compiled since the servers became ready; a warm image compiles none.",
         (({"kind": kind}, count) for kind, count in compiles.items()),
     )
+
+
+def labels(document: Document, name: str) -> dict[str, str]:
+    """What a series of one program carries: its role, and the name that is its own among several of that role."""
+    found = (document.get("roles") or {}).get(name) or {}
+    return {"role": str(found.get("role") or name), "member": name}
 
 
 def _state(document: Document) -> Iterator[Family]:
@@ -67,16 +74,17 @@ def _download(download: Mapping[str, Any]) -> Iterator[Family]:
             yield gauge(f"dsv4_download_{names.get(key, key)}", text, [({}, float(download[key]))])
 
 
-def _roles(roles: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
-    yield gauge("dsv4_role_ready", "1 while the program is ready.", _each(roles, "ready"))
+def _roles(document: Document) -> Iterator[Family]:
+    roles: Mapping[str, Mapping[str, Any]] = document.get("roles", {})
+    yield gauge("dsv4_role_ready", "1 while the program is ready.", _each(document, "ready"))
     yield gauge("dsv4_role_restarts_total", "Unexpected exits of the program.",
-                _each(roles, "restarts"), "counter")  # fmt: skip
-    yield gauge("dsv4_role_kv_capacity_tokens", "Tokens that the KV pool holds.", _each(roles, "kv_capacity_tokens"))
+                _each(document, "restarts"), "counter")  # fmt: skip
+    yield gauge("dsv4_role_kv_capacity_tokens", "Tokens that the KV pool holds.", _each(document, "kv_capacity_tokens"))
     yield gauge(
         "dsv4_role_load_seconds",
         "Seconds that each phase of the last start took.",
         (
-            ({"role": name, "phase": phase}, took)
+            (labels(document, name) | {"phase": phase}, took)
             for name, role in roles.items()
             for phase, took in phases(role).items()
         ),
@@ -86,7 +94,7 @@ def _roles(roles: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
         yield gauge(
             f"dsv4_gpu_memory_{key}_bytes",
             text,
-            (({"role": name, "gpu": card["uuid"]}, card[f"{key}_bytes"]) for name, card in cards),
+            ((labels(document, name) | {"gpu": card["uuid"]}, card[f"{key}_bytes"]) for name, card in cards),
         )
 
 
@@ -103,10 +111,10 @@ def phases(role: Mapping[str, Any]) -> dict[str, float]:
     return {name: round(end - begin, 3) for (name, begin), (_, end) in pairwise(starts)}
 
 
-def _each(roles: Mapping[str, Mapping[str, Any]], key: str) -> Iterator[tuple[Mapping[str, str], float]]:
-    for name, role in roles.items():
+def _each(document: Document, key: str) -> Iterator[tuple[Mapping[str, str], float]]:
+    for name, role in document.get("roles", {}).items():
         if role.get(key) is not None:
-            yield {"role": name}, float(role[key])
+            yield labels(document, name), float(role[key])
 
 
 def _canary(canary: Mapping[str, Any]) -> Iterator[Family]:
@@ -116,6 +124,21 @@ def _canary(canary: Mapping[str, Any]) -> Iterator[Family]:
     if canary.get("seconds") is not None:
         yield gauge("dsv4_canary_latency_seconds", "How long the last test request took.", [({}, canary["seconds"])])
     yield gauge("dsv4_canary_failures", "Test requests that failed in a row.", [({}, canary.get("failures", 0))])
+
+
+def _paths(paths: Iterable[Mapping[str, Any]]) -> Iterator[Family]:
+    """Of several routes, what the guard sends to each of them."""
+    named = [({"path": " to ".join(path["members"])}, path) for path in paths]
+    yield gauge(
+        "dsv4_path_canary_age_seconds",
+        "Since a test request last went through this path.",
+        ((label, path["proved_s_ago"]) for label, path in named if path["proved_s_ago"] is not None),
+    )
+    yield gauge(
+        "dsv4_path_canary_failures",
+        "Test requests on this path that failed in a row.",
+        ((label, path["failures"]) for label, path in named),
+    )
 
 
 def _link(texts: Mapping[str, str | None]) -> Iterator[Family]:

@@ -18,7 +18,7 @@ def check(subject: Subject) -> Result:
         return skipped(f"this is single mode; its answers are now the reference ({where})", "verify again in pd mode")
     reference, source = _reference(subject, key_of(status))
     if reference is None:
-        return skipped(source, "run verify once with DSV4_MODE=single on this host, or give --single-url")
+        return skipped(source, "run verify once with DSV4_LAYOUT=single on this host, or give --single-url")
     return judge(mine, reference, source)
 
 

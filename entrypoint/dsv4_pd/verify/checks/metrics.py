@@ -32,7 +32,7 @@ def judge(text: str, roles: set[str]) -> Result:
     if doubled:
         return failed(f"announced twice: {', '.join(doubled[:3])}", "report it: Prometheus refuses the whole scrape")
     # Any of the engine's: its gauges appear only after decode_log_interval steps, so a young pair has not all of them.
-    engines = {sample.labels.get("role") for sample in seen if sample.name.startswith("sglang:")}
+    engines = {s.labels.get("member") or s.labels.get("role") for s in seen if s.name.startswith("sglang:")}
     if lost := sorted(roles - {"router"} - engines):
         return failed(
             f"no sglang: metrics with role {', '.join(lost)}", "the servers need --enable-metrics: dsv4-pd plan"
