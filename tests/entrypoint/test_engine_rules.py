@@ -46,6 +46,24 @@ def test_a_step_fills_whole_pages_on_a_gpu_only() -> None:
     make({**DEMO, "DSV4_CHUNKED_PREFILL_SIZE": "128"}, no_gpu())
 
 
+def test_the_catalogues_context_is_held_before_the_model_is_here() -> None:
+    """160 GB must not be downloaded for a start that is refused afterwards."""
+    make(
+        {"DSV4_MODEL": "flash-0731", "DSV4_CONTEXT_LENGTH": "1048576", "DSV4_PROFILE": "rtx-pro-6000-8x"}, eight_cards()
+    )
+    with pytest.raises(SettingsError, match="at most 1048576, the model's own"):
+        make({"DSV4_MODEL": "flash-0731", "DSV4_CONTEXT_LENGTH": "1048577"}, eight_cards())
+
+
+def test_what_the_engine_and_the_checkpoint_refuse_is_told_together() -> None:
+    with pytest.raises(SettingsError) as caught:
+        make(
+            {"DSV4_MODEL": "flash-0731", "DSV4_SPECULATIVE": "eagle", "DSV4_CHUNKED_PREFILL_SIZE": "1000"},
+            eight_cards(),
+        )
+    assert [problem.subject for problem in caught.value.problems] == ["DSV4_CHUNKED_PREFILL_SIZE", "DSV4_SPECULATIVE"]
+
+
 @pytest.mark.parametrize(("length", "leave"), [(4096, False), (7936, False), (8192, True)])
 def test_the_setting_is_what_is_usable(length: int, leave: bool) -> None:
     """The engine keeps some of its context; all of the model's own can be had."""

@@ -48,6 +48,7 @@ def test_what_a_layout_says(text: str, spelled: str, members: list[str]) -> None
         ("pd:4+", "auto, pd:"),
         ("pd:-4+4", "auto, pd:"),
         ("pd:4x+4", "auto, pd:"),
+        ("pd:٤+٤", "auto, pd:"),  # digits of another script
         ("replicas", "auto, pd:"),
         ("replicas:2x1+1", "auto, pd:"),
         ("both:4+4", "auto, pd:"),
@@ -265,3 +266,11 @@ def test_bare_kinds_are_the_profiles_sizes() -> None:
     assert (parse("pd"), parse("single")) == (PAIR, SINGLE)
     assert indices(make({"DSV4_LAYOUT": "pd"}, eight_cards(4))) == [[0, 1], [2, 3]]
     assert indices(make({"DSV4_LAYOUT": "single"}, eight_cards())) == [[0, 1, 2, 3, 4, 5, 6, 7]]
+
+
+def test_a_wrong_name_of_a_card_is_a_wrong_setting_whatever_the_layout() -> None:
+    """Before any card is counted: too few of them would be told as missing hardware."""
+    with pytest.raises(SettingsError, match=r"DSV4_PREFILL_GPUS: found '9'"):
+        make({"DSV4_LAYOUT": "pd:4+4", "DSV4_PREFILL_GPUS": "0,1,2,9"}, eight_cards(4))
+    with pytest.raises(SettingsError, match=r"DSV4_PREFILL_GPUS: found 2 GPUs, expected 4 for DSV4_LAYOUT=pd:4\+4"):
+        make({"DSV4_LAYOUT": "pd:4+4", "DSV4_PREFILL_GPUS": "0,1"}, eight_cards(4))

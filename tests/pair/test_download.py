@@ -62,7 +62,7 @@ def test_an_empty_host_serves_after_every_interruption(hub: Hub, tmp_path: Path)
         appliance.start()
         downloading(appliance, 100 * first / large)
         os.kill(downloader(appliance), signal.SIGKILL)
-        appliance.wait_until(lambda: "it is started again" in appliance.log.read_text(), "a word of it", 120)
+        appliance.wait_until(lambda: "it is restarted" in appliance.log.read_text(), "a word of it", 120)
         appliance.wait_for("READY", timeout=500)
         assert hub.sent < large * 1.2, "what was there is not fetched again"
         assert appliance.chat("What is the capital of Italy?")["content"] == "The capital of Italy is Rome."
