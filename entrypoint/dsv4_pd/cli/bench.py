@@ -58,16 +58,7 @@ def sweep(concurrency: tuple[int, ...], inputs: tuple[int, ...], requests: int |
 
 
 @command.command("interference")
-@click.option("--streams", default=8, show_default=True, help="Number of running streams.")
-@click.option(
-    "--stream-output",
-    default=2048,
-    show_default=True,
-    help="Output tokens per stream; streams must outlast the prompts.",
-)
-@click.option("--prompts", default=4, show_default=True, help="Number of long prompts, sent one after another.")
-@click.option("--prompt-tokens", default=65536, show_default=True, help="Tokens per long prompt.")
-@click.option("--quiet", default=5.0, show_default=True, help="Seconds the streams run alone before the first prompt.")
+@parts.disturbance
 @parts.where
 def interfere(**given: Any) -> None:
     """Measure how long prompts affect running streams."""
@@ -77,16 +68,7 @@ def interfere(**given: Any) -> None:
 
 
 @command.command("pd-vs-single")
-@click.option("--streams", default=8, show_default=True, help="Number of running streams.")
-@click.option(
-    "--stream-output",
-    default=2048,
-    show_default=True,
-    help="Output tokens per stream; streams must outlast the prompts.",
-)
-@click.option("--prompts", default=4, show_default=True, help="Number of long prompts, sent one after another.")
-@click.option("--prompt-tokens", default=65536, show_default=True, help="Tokens per long prompt.")
-@click.option("--quiet", default=5.0, show_default=True, help="Seconds the streams run alone before the first prompt.")
+@parts.disturbance
 @click.option("--out", type=parts.FILE, help="Base name of the result files; -pd and -single are appended.")
 @click.option("--report", "page", type=parts.FILE, help="Report (HTML); default: beside the result files.")
 def pd_vs_single(**given: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,13 @@ def numbers(context: click.Context, parameter: click.Parameter, text: str) -> tu
         raise click.BadParameter(f"{text!r}: whole numbers with commas between, such as 1,8,16") from error
 
 
+def _with(command: Command, options: Sequence[Command]) -> Command:
+    """The command with these options, the first one first in its help."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def where(command: Command) -> Command:
     """Options that every experiment has."""
     options = (
@@ -55,9 +62,26 @@ def where(command: Command) -> Command:
         click.option("--report", "page", type=FILE, help="Report (HTML); default: beside the result file."),
         click.option("--label", help="Name of this run in reports and comparisons."),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with(command, options)
+
+
+def disturbance(command: Command) -> Command:
+    """Options that say what runs, and what is sent into it."""
+    options = (
+        click.option("--streams", default=8, show_default=True, help="Number of running streams."),
+        click.option(
+            "--stream-output",
+            default=2048,
+            show_default=True,
+            help="Output tokens per stream; streams must outlast the prompts.",
+        ),
+        click.option("--prompts", default=4, show_default=True, help="Number of long prompts, sent one after another."),
+        click.option("--prompt-tokens", default=65536, show_default=True, help="Tokens per long prompt."),
+        click.option(
+            "--quiet", default=5.0, show_default=True, help="Seconds the streams run alone before the first prompt."
+        ),
+    )
+    return _with(command, options)
 
 
 def work(command: Command) -> Command:
@@ -69,9 +93,7 @@ def work(command: Command) -> Command:
                      help="'random', 'real' (shipped prompts), or a file of conversations."),
         click.option("--seed", default=None, type=int, help="Seed of random prompts; default: a new one."),
     )  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with(command, options)
 
 
 def target(given: Mapping[str, Any]) -> tuple[dict[str, Any], Target]:
