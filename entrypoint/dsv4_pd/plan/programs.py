@@ -101,7 +101,7 @@ def _common_flags(settings: Settings) -> dict[str, Any]:
         "model-path": settings.model,
         "served-model-name": settings.served_model_name or settings.model,
         "host": LOOPBACK,
-        "context-length": settings.context_length,
+        "context-length": server_context(settings),
         "chunked-prefill-size": settings.chunked_prefill_size,
         "max-running-requests": settings.max_running_requests,
         "reasoning-parser": "deepseek-v4",
@@ -212,7 +212,6 @@ def _server(
     settings: Settings, profile: Profile, placement: Placement, role: RolePlacement, around: Surroundings
 ) -> Program:
     flags = server_flags(settings, profile, placement, role, around.numa_policy, around.shape)
-    flags["context-length"] = server_context(settings)
     config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
     key = _key_files(settings, around.paths, role.role)
     extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args
