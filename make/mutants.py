@@ -155,9 +155,8 @@ def run(name: str, budget_s: int, sample: bool = False) -> Score:
         return score(outcomes(folder))
     if not outcomes(folder):  # makes the mutants, and stops because none has this name
         mutmut(folder, ["none"], budget_s)
-    chosen = [each for each in outcomes(folder) if in_sample(each, GROUPS[name].percent)]
-    tried = outcomes(folder)
-    if rest := [each for each in chosen if tried[each] is None]:
+    chosen = {each: code for each, code in outcomes(folder).items() if in_sample(each, GROUPS[name].percent)}
+    if rest := [each for each, code in chosen.items() if code is None]:
         mutmut(folder, rest, ends - time.monotonic())
     return score({each: code for each, code in outcomes(folder).items() if each in chosen})
 
