@@ -45,7 +45,7 @@ lock: $(VENVS)/dev/.done ## Resolve the control plane's requirement locks again
 	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
 	  -o $$name.lock $$name.in; done
 
-test: test-control test-pair ## Every test that this machine can run in under ten minutes
+test: test-control test-pair ## What this machine can run without Docker or a browser; about a quarter of an hour on two cores
 
 test-control: $(VENVS)/dev/.done
 	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser and not slow" $(ARGS)
