@@ -124,7 +124,7 @@ def router(folder: Path, kind: str, pair: tuple[Worker, Worker], key: str | None
         {
             "DSV4_PROFILE": "demo-cpu",
             "DSV4_ROUTER": kind,
-            "DSV4_PORT": str(port),
+            "DSV4_ROUTER_PORT": str(port),
             "DSV4_ROUTER_METRICS_PORT": str(metrics),
             "DSV4_PREFILL_PORT": str(pair[0].port),
             "DSV4_DECODE_PORT": str(pair[1].port),
@@ -151,8 +151,9 @@ def router(folder: Path, kind: str, pair: tuple[Worker, Worker], key: str | None
 
 
 def ready(running: Router) -> bool:
+    servers = sum(program.name in ("prefill", "decode", "single") for program in running.plan.programs)
     try:
-        return bool(running.call("GET", "/readiness").json().get("healthy_workers") == 2)
+        return bool(running.call("GET", "/readiness").json().get("healthy_workers") == servers)
     except (httpx2.HTTPError, ValueError):
         return False
 

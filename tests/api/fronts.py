@@ -1,16 +1,16 @@
-"""A router of either kind before the servers of a running appliance, with the command line that the plan has for it."""
+"""A front with a router of either kind before the servers of a running appliance, as the plan has them."""
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
+from dsv4_pd.run import files
 from support.appliance import Appliance
+from support.plans import make, no_gpu
 from support.ports import free_ports
 
 from api.client import KEY, send
@@ -21,40 +21,40 @@ ROUTERS = ("sglang-router", "smg")
 
 @contextmanager
 def front(appliance: Appliance, router: str, **settings: str) -> Iterator[int]:
-    """The port of one more router; ends it afterwards."""
-    port, metrics = free_ports(2)
-    own = {"DSV4_ROUTER": router, "DSV4_PORT": str(port), "DSV4_ROUTER_METRICS_PORT": str(metrics)}
-    program = planned({**appliance.environ, "DSV4_PROFILE": "demo-cpu", **own, **settings})
-    log = appliance.root / f"front-{router}-{port}.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(program["argv"], env=program["env"], stdout=out, stderr=out)
+    """The port of one more front, and behind it one more router, as the plan has them; both end afterwards."""
+    port, behind, metrics, front_metrics = free_ports(4)
+    run = appliance.root / f"front-{router}-{port}"
+    run.mkdir()
+    (run / "health.json").symlink_to(appliance.root / "run/health.json")  # the guard's word is about the same servers
+    own = {"DSV4_ROUTER": router, "DSV4_PORT": str(port), "DSV4_ROUTER_PORT": str(behind), "DSV4_RUN_DIR": str(run),
+           "DSV4_ROUTER_METRICS_PORT": str(metrics), "DSV4_FRONT_METRICS_PORT": str(front_metrics)}  # fmt: skip
+    plan = make({**appliance.environ, "DSV4_PROFILE": "demo-cpu", **own, **settings}, no_gpu(), run)
+    running = []
+    for program in (program for program in plan.programs if program.name in ("router", "front")):
+        files.write(program.files)
+        environ = {"PATH": os.environ["PATH"], "HOME": str(run), **dict(program.env)}
+        with (run / f"{program.name}.log").open("wb") as out:
+            running.append(subprocess.Popen(program.argv, env=environ, stdout=out, stderr=out))
     try:
-        wait_ready(port, process, log.read_text)
+        for process, where in zip(running, ((behind, "/readiness"), (port, "/readyz")), strict=True):
+            wait_ready(where, process, lambda: "".join(log.read_text()[-2000:] for log in run.glob("*.log")))
         yield port
     finally:
-        process.terminate()
-        process.wait(20)
+        for process in reversed(running):
+            process.terminate()
+            process.wait(40)
 
 
-def planned(environ: dict[str, str]) -> dict[str, Any]:
-    """The router as `dsv4-pd plan` has it."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dsv4_pd", "plan", "--json"], env=environ, check=True, capture_output=True, timeout=60
-    )
-    programs: list[dict[str, Any]] = json.loads(done.stdout)["programs"]
-    return next(program for program in programs if program["name"] == "router")
-
-
-def wait_ready(port: int, process: subprocess.Popen[bytes], log: Any) -> None:
-    """Until the router has both servers."""
+def wait_ready(where: tuple[int, str], process: subprocess.Popen[bytes], log: Callable[[], str]) -> None:
+    """Until it serves, by its own word."""
     deadline = time.monotonic() + 60
     while True:
         try:
-            if send(port, "/readiness", bound=5).status == 200:
+            if send(*where, bound=5).status == 200:
                 return
         except OSError:
             pass
-        assert process.poll() is None and time.monotonic() < deadline, log()[-2000:]
+        assert process.poll() is None and time.monotonic() < deadline, log()
         time.sleep(0.2)
 
 

@@ -29,7 +29,7 @@ class Guarded(Appliance):
             "DSV4_PROFILE": "demo-cpu",
             "DSV4_ROUTER": self.kind,
             "DSV4_HOST": "127.0.0.1",
-            "DSV4_PORT": str(self.router),
+            "DSV4_ROUTER_PORT": str(self.router),
             "DSV4_ROUTER_METRICS_PORT": str(metrics),
             "DSV4_PREFILL_PORT": str(self.prefill),
             "DSV4_DECODE_PORT": str(self.decode),

@@ -6,21 +6,23 @@ import json
 import re
 from pathlib import Path
 
-from api.cases import SECTIONS, Case
+from api.case import Case
+from api.cases import SECTIONS
 from api.checks import reason
 from api.client import HANGS, Answer
-from api.fronts import ROUTERS
 
 ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = Path(__file__).with_name("verdicts.json")
 PAGE = ROOT / "docs" / "api.md"
+DEFAULT, OTHERS = "smg", "sglang-router"
 Verdicts = dict[str, dict[str, str]]  # section/request -> router -> verdict
 
 HEAD = """# What the API serves
 
-Written by the conformance run (`make api`): every row was sent to the real prefill/decode pair on the CPU through both
-routers, and the run fails when an answer differs from this page. SGLang 0.5.23, sglang-router 0.3.2, smg 1.13.0.
-The page describes the API, not the model.
+Written by the conformance run (`make api`): every row was sent to the real prefill/decode pair on the CPU, through
+the front and both routers, and the run fails when an answer differs from this page. SGLang 0.5.23, smg 1.13.0,
+sglang-router 0.3.2. The page describes the API, not the model. The answers are those of the default settings; what
+`DSV4_ROUTER=sglang-router` changes stands at the end.
 
 * Nothing here hangs. What a pair cannot serve is refused by both servers at once, in the engine's own request path, by
   the plugin `dsv4-gate` ([ADR 0601](adr/0601-the-gate-is-in-the-engine.md)). The guard reads its record before READY.
@@ -30,23 +32,43 @@ The page describes the API, not the model.
   `logit_bias`, `stop_token_ids` or `token_ids_logprob`; more than 4,096 bytes of `stop`. `stop_regex` is off.
 * An error's body says what is wrong with the request, and nothing of the engine's files and modules.
 * `n` is served as n requests; prompts x n may not exceed `DSV4_MAX_RUNNING_REQUESTS` in one request.
-* `DSV4_ROUTER=smg` adds `/v1/messages`, `/v1/responses` and an exact queue limit. sglang-router drops fields that it
-  does not know; both check types and ranges before a request reaches the engine.
+* Only the routes of this page exist, the router's administration never. Errors are JSON in the form of the API that was
+  asked (OpenAI, Anthropic), also where the answer was to be streamed, and every answer has an `x-request-id`.
+* While nothing is served: 503 with `Retry-After` and the reason. `/health`, `/readyz` and `/livez` tell it without a
+  key, as the ops port does.
 * Clients that leave are noticed: both servers drop the request within seconds (tested through both routers, streaming
   and not, before and after the first token).
 """
 OVERLOAD = """
 ## Overload
 
-| | sglang-router | smg |
-|---|---|---|
-| let in at once | `DSV4_MAX_CONCURRENT_REQUESTS`, and one more each second | `DSV4_MAX_CONCURRENT_REQUESTS` |
-| more than that | at once {sglang-router} | waits: `DSV4_QUEUE_SIZE` requests, 60 s each, then 503 with `Retry-After` |
-| more than the queue | (no queue) | at once {smg} |
-| admitted, and decode is full for longer than `DSV4_LINK_TIMEOUT` | 503 with the reason | 503 with the reason |
+| | |
+|---|---|
+| let in at once | `DSV4_MAX_CONCURRENT_REQUESTS` answers, exactly: `n: 4` counts as four |
+| more than that | wait in the front: `DSV4_QUEUE_SIZE` requests, 60 s each, then 503 with `Retry-After` |
+| more than the queue | at once {smg}; `Retry-After` is the measured time until a slot is free |
+| a client that leaves | its slot is free at once, in the queue or in the middle of an answer |
+| admitted, and decode is full for longer than `DSV4_LINK_TIMEOUT` | 503 with the reason |
 
-sglang-router's 429 has no body and no `Retry-After`, and its limit is not exact; neither can be had from it
-([ADR 0602](adr/0602-queue-limits-at-the-front.md)). Who needs either sets `DSV4_ROUTER=smg`.
+The same with either router ([ADR 0606](adr/0606-one-front-door.md)).
+"""
+FORM = """
+## The form of answers
+
+Every answer of the run is held against its form as well: the content type, the JSON of errors, the order of a stream's
+events, and [OpenAI's published schema](../tests/api/openai/README.md). Here the answers depart from the schema:
+
+| place | why |
+|---|---|
+"""
+OTHER = """
+## With `DSV4_ROUTER=sglang-router`
+
+It drops fields that it does not know, so that the engine never sees them, and has no other routes than OpenAI's chat
+and completions and the engine's own. These rows differ:
+
+| request | answer |
+|---|---|
 """
 
 
@@ -86,12 +108,24 @@ def render(verdicts: Verdicts) -> str:
     """The page."""
     parts = [HEAD]
     for section, cases in SECTIONS.items():
-        parts.append(f"\n## {section}\n\n| request | {' | '.join(ROUTERS)} |\n|---|---|---|\n")
-        for case in cases:
-            cells = [verdicts[key(section, case)][router] for router in ROUTERS]
-            parts.append(f"| {case.name} | {' | '.join(cells)} |\n")
+        parts.append(f"\n## {section}\n\n| request | answer |\n|---|---|\n")
+        parts += [f"| {case.name} | {verdicts[key(section, case)][DEFAULT]} |\n" for case in cases]
+    parts.append(FORM + "".join(f"| `{place}` | {why} |\n" for place, why in verdicts["form"].items()))
     parts.append(OVERLOAD.format(**verdicts["overload"]))
+    parts.append(OTHER)
+    for section, cases in SECTIONS.items():
+        parts += _other(section, [(case, verdicts[key(section, case)]) for case in cases])
     return "".join(parts)
+
+
+def _other(section: str, rows: list[tuple[Case, dict[str, str]]]) -> list[str]:
+    """The rows that differ through sglang-router; one line where it answers a whole section the same."""
+    words = {cells[OTHERS] for _, cells in rows}
+    if len(rows) > 1 and len(words) == 1:
+        return [f"| {section}: every row | {words.pop()} |\n"]
+    differing = [(case.name, cells[OTHERS]) for case, cells in rows if cells[OTHERS] != cells[DEFAULT]]
+    where = f"{section}: " if "/v1/" in section or section.startswith("/") else ""
+    return [f"| {where}{name} | {answer} |\n" for name, answer in differing]
 
 
 def load() -> Verdicts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from api.cases import MODEL, TEXT
+from api.case import MODEL, TEXT
 from api.client import Answer, send
 
 

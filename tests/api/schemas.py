@@ -38,3 +38,18 @@ TREE = {
     "properties": {"v": {"type": "string"}, "c": {"type": "array", "items": {"$ref": "#"}}},
     "required": ["v"],
 }
+
+CITY: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER: dict[str, Any] = {"name": "get_weather", "description": "Get the weather of a city.", "parameters": CITY}
+# A form that a model of any size fills: free text could go on to the limit of tokens.
+CHOICE: dict[str, Any] = {
+    **CITY,
+    "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}},
+    "additionalProperties": False,
+}
+STRICT_CITY: dict[str, Any] = {**CITY, "additionalProperties": False}
+
+
+def function(**fields: Any) -> dict[str, Any]:
+    """A tool of chats."""
+    return {"type": "function", "function": fields}

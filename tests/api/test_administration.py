@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,13 +12,13 @@ from dsv4_pd.plan.guard_config import from_json
 from dsv4_pd.run.guard.probes import Probes
 from dsv4_pd.run.guard.states import Answer
 
-from api.administration import CLIENT, Router, Worker, router, wait
+from api.administration import CLIENT, Router, Worker, wait
+from api.conftest import Routed
+from api.fronts import ROUTERS
 from api.guarded import Guarded
 
 pytestmark = pytest.mark.pair
 
-Front = tuple[Router, str | None]
-ROUTERS = ("sglang-router", "smg")
 # Every route of either that changes or tells more than a client needs: from their binaries' route tables, and from the
 # list that smg prints when it runs without keys. `x` is whatever: a key is asked for before it is looked up.
 GUARDED = [
@@ -44,48 +43,39 @@ TELLING = ("/health", "/liveness", "/readiness", "/v1/models", "/get_server_info
 STRANGER_GONE_S = 10.0  # a probe, a removal; smg lists a worker that leaves for up to five seconds more
 
 
-@pytest.fixture(scope="module", params=[(kind, key) for kind in ROUTERS for key in (None, CLIENT)],
-                ids=lambda param: f"{param[0]}-{'key' if param[1] else 'open'}")  # fmt: skip
-def front(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    kind, key = request.param
-    with Worker("prefill", key) as prefill, Worker("decode", key) as decode:
-        with router(tmp_path_factory.mktemp("router"), kind, (prefill, decode), key) as running:
-            yield running, key
-
-
 @pytest.mark.parametrize(("method", "path"), GUARDED, ids=lambda part: part)
-def test_no_client_administers(front: Front, method: str, path: str) -> None:
-    running, key = front
+def test_no_client_administers(routed: Routed, method: str, path: str) -> None:
+    running, key = routed
     for used in (None, key, "guard", "x" * 43):
         got = running.call(method, path, {} if method != "GET" else None, used)
         assert got.status_code in (401, 403, 404), (used, got.text)
 
 
 @pytest.mark.parametrize(("method", "path"), ABSENT, ids=lambda part: part)
-def test_nothing_else_does_either(front: Front, method: str, path: str) -> None:
-    running, key = front
+def test_nothing_else_does_either(routed: Routed, method: str, path: str) -> None:
+    running, key = routed
     for used in (None, key):
         got = running.call(method, path, {} if method != "GET" else None, used)
         assert got.status_code in (401, 403, 404, 405, 422, 503), (used, got.text)
     assert running.process.poll() is None and len(running.workers()) == 2
 
 
-def test_the_guard_does(front: Front) -> None:
-    running, _ = front
+def test_the_guard_does(routed: Routed) -> None:
+    running, _ = routed
     assert [worker["worker_type"] for worker in running.workers()].count("prefill") == 1
     assert running.call("POST", "/flush_cache", {}, running.control_key).status_code == 200
 
 
-def test_clients_are_served_as_ever(front: Front) -> None:
-    running, key = front
+def test_clients_are_served_as_ever(routed: Routed) -> None:
+    running, key = routed
     assert running.complete(key).status_code == 200
     if key:
         assert running.complete(None).status_code == running.complete("another").status_code == 401
         assert running.complete(running.control_key).status_code == 401, "the guard's key is no client's"
 
 
-def test_what_no_flag_closes_gives_nothing_away(front: Front) -> None:
-    running, key = front
+def test_what_no_flag_closes_gives_nothing_away(routed: Routed) -> None:
+    running, key = routed
     for path in TELLING:
         said = running.call("GET", path)
         assert running.control_key not in said.text and CLIENT not in said.text
@@ -93,10 +83,11 @@ def test_what_no_flag_closes_gives_nothing_away(front: Front) -> None:
         assert "stub" not in running.call("GET", "/get_server_info").text, "asked in nobody's name"
 
 
-def test_a_body_that_fits_no_context_is_refused_before_it_is_read(front: Front) -> None:
+def test_a_body_that_fits_no_context_is_refused_before_it_is_read(routed: Routed) -> None:
     """sglang-router has no JSON for it; what is in the limit passes."""
-    running, key = front
-    limit = int(running.plan.programs[-2].argv[running.plan.programs[-2].argv.index("--max-payload-size") + 1])
+    running, key = routed
+    argv = next(program.argv for program in running.plan.programs if program.name == "router")
+    limit = int(argv[argv.index("--max-payload-size") + 1])
     for size, expected in ((limit - 200, 200), (limit + 200, 413)):
         got = running.call("POST", "/v1/completions", {"model": "stub", "prompt": "x" * size}, key)
         assert got.status_code == expected, got.text[:200]
@@ -104,8 +95,8 @@ def test_a_body_that_fits_no_context_is_refused_before_it_is_read(front: Front) 
         assert got.json()["error"]["code"] == "request_body_too_large"
 
 
-def test_the_keys_stand_in_no_list_of_processes_and_no_log(front: Front) -> None:
-    running, _ = front
+def test_the_keys_stand_in_no_list_of_processes_and_no_log(routed: Routed) -> None:
+    running, _ = routed
     shown = (
         Path(f"/proc/{running.process.pid}/cmdline").read_bytes()
         + Path(f"/proc/{running.process.pid}/environ").read_bytes()
@@ -144,8 +135,8 @@ def repair(running: Router) -> tuple[str, ...]:
     return asyncio.run(act())
 
 
-def test_a_stranger_is_seen_and_put_out_before_it_hears_another_prompt(front: Front) -> None:
-    running, key = front
+def test_a_stranger_is_seen_and_put_out_before_it_hears_another_prompt(routed: Routed) -> None:
+    running, key = routed
     assert look(running) == (Answer.YES, "")
     with Worker("EVIL") as evil:
         body = {"url": evil.url, "worker_type": "decode"}
@@ -161,8 +152,8 @@ def test_a_stranger_is_seen_and_put_out_before_it_hears_another_prompt(front: Fr
         assert evil.prompts() == heard and not any("EVIL" in got.text for got in answers)
 
 
-def test_a_half_in_the_other_halfs_place_is_a_stranger_too(front: Front) -> None:
-    running, _ = front
+def test_a_half_in_the_other_halfs_place_is_a_stranger_too(routed: Routed) -> None:
+    running, _ = routed
     with Worker("prefill-again") as again:
         body = {"url": again.url, "worker_type": "prefill", "bootstrap_port": 9}
         assert running.call("POST", "/workers", body, running.control_key).status_code == 202
@@ -171,9 +162,9 @@ def test_a_half_in_the_other_halfs_place_is_a_stranger_too(front: Front) -> None
         wait(lambda: look(running)[0] is Answer.YES, STRANGER_GONE_S)
 
 
-def test_our_own_that_was_put_out_comes_back_with_its_key(front: Front) -> None:
+def test_our_own_that_was_put_out_comes_back_with_its_key(routed: Routed) -> None:
     """Without it the router asks the server in nobody's name: a flush of its cache is refused."""
-    running, key = front
+    running, key = routed
     ours = f"http://127.0.0.1:{running.plan.settings.decode_port}"
     decode = next(worker for worker in running.workers() if worker["url"] == ours)
     assert running.call("DELETE", f"/workers/{decode['id']}", key=running.control_key).status_code == 202

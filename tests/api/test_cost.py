@@ -12,7 +12,7 @@ from statistics import median
 import pytest
 from support.appliance import Appliance
 
-from api.cases import CHAT, MODEL, NATIVE, TEXT, user
+from api.case import CHAT, MODEL, NATIVE, TEXT, user
 from api.client import Answer, send
 from api.fronts import ROUTERS, wait_idle
 from api.test_conformance import SLOW_S

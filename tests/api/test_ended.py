@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.appliance import Appliance
 
-from api.cases import CHAT, MODEL, NATIVE, TEXT
+from api.case import CHAT, MODEL, NATIVE, TEXT
 from api.client import Answer, send
 from api.fronts import ROUTERS, in_flight, wait_idle
 

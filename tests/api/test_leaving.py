@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.appliance import Appliance
 
-from api.cases import MODEL, TEXT
+from api.case import MODEL, TEXT
 from api.client import opened
 from api.fronts import ROUTERS, wait_idle
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dsv4_pd.run.front import routes
+
+from api import forms
+from api.case import Case
 from api.cases import SECTIONS
 from api.page import PAGE, key, load, render
 
@@ -20,4 +24,24 @@ def test_nothing_recorded_hangs_or_fails_inside() -> None:
 def test_every_case_has_a_row_of_its_own() -> None:
     rows = [key(section, case) for section, cases in SECTIONS.items() for case in cases]
     assert len(rows) == len(set(rows))
-    assert set(rows) | {"overload"} == set(load())
+    assert set(rows) | {"overload", "form"} == set(load())
+
+
+def test_every_route_has_a_row() -> None:
+    """Only the routes of this page exist: each one that does is sent."""
+    sent = {(case.method or ("GET" if case.body is None else "POST"), _route(case.path)) for case in every_case()}
+    assert {(route.method, route.path) for route in routes.ROUTES} <= sent
+    assert ("GET", "/v1/models/{id}") in sent
+
+
+def _route(path: str) -> str:
+    path = path.split("?", maxsplit=1)[0]
+    return "/v1/models/{id}" if path.startswith("/v1/models/") else path
+
+
+def every_case() -> list[Case]:
+    return [case for cases in SECTIONS.values() for case in cases]
+
+
+def test_departures_from_the_schema_are_explained() -> None:
+    assert load()["form"] == forms.KNOWN

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from chaos import stranger
 from chaos.broken import Broken
+from dsv4_pd.settings.layout import parse
 
 from api.administration import Router, Worker, router
 from api.fronts import ROUTERS
@@ -33,7 +34,7 @@ def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Router]:
 
 def add(running: Router) -> str:
     root = running.plan.paths.run.parent
-    return stranger.add_stranger(SimpleNamespace(root=root, api=running.url), random.Random(1))  # type: ignore[arg-type]
+    return stranger.add_stranger(SimpleNamespace(root=root, router=running.url, layout=parse("pd")), random.Random(1))  # type: ignore[arg-type]
 
 
 def test_one_that_is_put_out_in_time_passes(running: Router) -> None:
