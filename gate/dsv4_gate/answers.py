@@ -9,7 +9,6 @@ from typing import Any
 MOST_WORDS = 2000  # characters of one message; pydantic repeats the whole input of a field otherwise
 _TRACE = re.compile(r"\s*Traceback \(most recent call last\):.*", re.DOTALL)
 _FRAME = re.compile(r'\s*File "[^"\n]*", line \d+(?:, in [^\n]*)?(?:\n\s+[^\n]*)?')
-_ERRORS = re.compile(r"\s*\[\{'type': .*", re.DOTALL)  # the list that the engine puts after pydantic's own text
 # an absolute path with a source file at its end, and the position that a compiler puts after it
 _SOURCE = re.compile(r"(?:\[\d\d:\d\d:\d\d\] )?(?:/[\w.+-]+)+\.(?:py|pyi|pyx|so|cc|cpp|cu|cuh|h|rs)\b(?::\d+)*:? ?")
 _MODULE = re.compile(

@@ -20,14 +20,14 @@ from sglang.srt.entrypoints.openai.utils import _is_byte_level_tokenizer
 from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.runtime_context import get_context, get_disagg, get_schedule
 
-from dsv4_gate import forms, tokens
+from dsv4_gate import forms, message_hooks, tokens, tool_hooks
 from dsv4_gate.answers import validation_words
 from dsv4_gate.door import Bounds, Door
 from dsv4_gate.grammars import FIELDS, Judge
 from dsv4_gate.overload import reworded
 from dsv4_gate.rules import RequestLimits, chat_refusal, completion_refusal, model_refusal, refusal, sampling_list
 from dsv4_gate.samples import spread
-from dsv4_gate.targets import ABORTED, CHAT, COMPLETION, GENERATE, TOKENIZE
+from dsv4_gate.targets import ABORTED, CHAT, COMPLETION, ENCODING, GENERATE, LEFT, TOKENIZE
 
 MOST_UNBOUNDED = 256  # the engine's own default where max-running-requests is left to it
 JUDGE = Judge(forms.form)
@@ -156,9 +156,29 @@ def _require_model(serving: Any, request: Any) -> None:
         raise HTTPException(status_code=404, detail=reason)
 
 
+def _encoding(original: Around, serving: Any) -> str | None:
+    """None where the operator gave a template, which is the engine's word for prompts that a template makes.
+
+    For this model's tool-call parser the engine has an encoder of its own, and would load the template and not use it.
+    """
+    return None if serving.tokenizer_manager.server_args.chat_template else original(serving)
+
+
 async def _aborted(original: Around, manager: Any, out: dict[str, Any], state: Any, is_stream: bool) -> Any:
     out["meta_info"]["finish_reason"] = reworded(out["meta_info"]["finish_reason"])
     return await original(manager, out, state, is_stream)
+
+
+def _left(original: Around, manager: Any, obj: Any) -> Any:
+    """What looks, two seconds after a stream has ended, whether its client had left it.
+
+    A stream that was refused before the engine looked at its request has no `is_single`, which the look reads: it would
+    fail, and the server closes a connection whose request fails, although the router has sent the next client's request
+    on it by then. That half of it would be lost, and the other server would wait for it until DSV4_LINK_TIMEOUT.
+    """
+    if not hasattr(obj, "is_single"):
+        obj.is_single = not isinstance(obj.rid, list)
+    return original(manager, obj)
 
 
 # target -> what runs around it; targets.py holds what each must look like
@@ -166,6 +186,10 @@ AROUND: dict[str, Around] = {
     GENERATE: _generate,
     COMPLETION: _completion,
     CHAT: _chat,
+    ENCODING: _encoding,
     ABORTED: _aborted,
     TOKENIZE: _tokenize,
+    LEFT: _left,
+    **message_hooks.AROUND,
+    **tool_hooks.AROUND,
 }

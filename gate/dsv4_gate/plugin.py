@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import sys
 
-from dsv4_hooks import table
+from dsv4_bake import ahead
+from dsv4_hooks import compiles, table
 from dsv4_hooks.record import FOLDER_VARIABLE, Record, folder_of
 
 from dsv4_gate import lines, rendezvous, targets
@@ -19,15 +20,17 @@ SCHEDULER = "sglang.srt.managers.scheduler"  # the engine names its process only
 def register() -> None:
     """Hook the process that takes requests, those that schedule them, and in every child where ranks meet.
 
-    In each, a log record becomes one line.
+    In each, a log record becomes one line, and what is compiled is noted.
     """
     record = Record(PLUGIN, folder_of(os.environ.get(FOLDER_VARIABLE)))
     lines.install()
+    compiles.start()
     try:
         if multiprocessing.parent_process() is None:
             install(record)
         else:
             if SCHEDULER in sys.modules:
+                ahead.start()
                 install_in_scheduler(record)
             rendezvous.install(record)
     except Exception as problem:  # SGLang would log it and serve on; the record keeps the guard from READY

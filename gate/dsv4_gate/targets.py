@@ -12,18 +12,35 @@ from dsv4_gate.samples import ADDRESS
 GENERATE = "sglang.srt.managers.tokenizer_manager.TokenizerManager.generate_request"
 COMPLETION = "sglang.srt.entrypoints.openai.serving_completions.OpenAIServingCompletion._validate_request"
 CHAT = "sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat._validate_request"
+ENCODING = "sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat._resolve_chat_encoding_spec"
 ABORTED = "sglang.srt.managers.tokenizer_manager.TokenizerManager._handle_abort_finish_reason"
 TOKENIZE = "sglang.srt.managers.tokenizer_manager.TokenizerManager._tokenize_texts"
+LEFT = "sglang.srt.managers.tokenizer_manager.TokenizerManager.create_abort_task"
 MASK = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.fill_vocab_mask"
 ACCEPT = "sglang.srt.constrained.xgrammar_backend.XGrammarGrammar.accept_token"
 ABORTS = "sglang.srt.managers.scheduler.Scheduler._poll_timeout_aborts"
+RENDER = "sglang.srt.entrypoints.openai.serving_deepseek_recipe.DeepSeekRecipeChatEncodingAdapter._encode"
+SAMPLING = "sglang.srt.entrypoints.openai.protocol.ChatCompletionRequest.to_sampling_params"
+RESPONSES = "sglang.srt.entrypoints.openai.protocol.ResponsesRequest.to_sampling_params"
+_ANTHROPIC = "sglang.srt.entrypoints.anthropic.serving.AnthropicServing"
+MESSAGE = f"{_ANTHROPIC}._convert_response"
+MESSAGE_STREAM = f"{_ANTHROPIC}._generate_anthropic_stream"
+CHAT_STREAM = "sglang.srt.entrypoints.openai.serving_chat.OpenAIServingChat._generate_chat_stream"
 Parameters = dict[str, tuple[str, ...]]
 PARAMETERS: Parameters = {  # of the process that takes requests
     GENERATE: ("self", "obj", "request"),
     COMPLETION: ("self", "request"),
     CHAT: ("self", "request"),
+    ENCODING: ("self",),
     ABORTED: ("self", "out", "state", "is_stream"),
     TOKENIZE: ("self", "texts", "is_cross_encoder"),
+    LEFT: ("self", "obj"),
+    MESSAGE: ("self", "response"),
+    MESSAGE_STREAM: ("self", "adapted_request", "processed_request", "anthropic_request", "raw_request"),
+    CHAT_STREAM: ("self", "adapted_request", "request", "raw_request"),
+    RENDER: ("self", "body", "effort", "task", "image_urls"),
+    RESPONSES: ("self", "default_max_tokens", "default_params", "stop", "tool_call_constraint"),
+    SAMPLING: ("self", "stop", "model_generation_config", "tool_call_constraint", "renderer_handles_response_format"),
 }
 SCHEDULER: Parameters = {
     MASK: ("self", "vocab_mask", "idx"),

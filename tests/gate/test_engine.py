@@ -46,6 +46,63 @@ def test_the_engine_applies_every_hook(tmp_path: Path, process: str) -> None:
     assert json.loads(record.read_text())["status"] == "ok"
 
 
+ENCODINGS = """
+import json, sys
+from types import SimpleNamespace as Namespace
+from sglang.srt.plugins import load_plugins
+load_plugins()
+from sglang.srt.entrypoints.openai.serving_chat import OpenAIServingChat
+def spec(template):
+    config = Namespace(hf_config=Namespace(architectures=["DeepseekV4ForCausalLM"], model_type="deepseek_v4"))
+    manager = Namespace(server_args=Namespace(chat_template=template), model_config=config, tokenizer=None)
+    serving = Namespace(tokenizer_manager=manager, tool_call_parser="deepseekv4")
+    return OpenAIServingChat._resolve_chat_encoding_spec(serving)
+json.dump([spec(None), spec("/t.jinja")], open(sys.argv[1], "w"))
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("plugin", "expected"), [("dsv4-gate", ["dsv4", None]), ("none", ["dsv4", "dsv4"])])
+def test_a_template_that_is_given_is_the_one_that_makes_prompts(
+    tmp_path: Path, plugin: str, expected: list[str | None]
+) -> None:
+    """Without the gate the engine loads it and uses its own encoder."""
+    found = tmp_path / "found.json"
+    environ = {"SGLANG_PLUGINS": plugin, "DSV4_PLUGIN_RECORD_DIR": str(tmp_path / "records"), "HOME": str(tmp_path),
+               "PYTHONPATH": str(ROOT / "gate")}  # fmt: skip
+    subprocess.run([VENVS / "engine/bin/python", "-c", ENCODINGS, found], env=environ, check=True, timeout=600)
+    assert json.loads(found.read_text()) == expected
+
+
+LEFT = """
+import asyncio, json, sys
+from types import SimpleNamespace as Namespace
+from sglang.srt.plugins import load_plugins
+load_plugins()
+from sglang.srt.managers.io_struct import GenerateReqInput
+from sglang.srt.managers.tokenizer_manager import TokenizerManager
+def ends(**fields):
+    task = TokenizerManager.create_abort_task(Namespace(rid_to_state={}), GenerateReqInput(**fields))
+    try:
+        asyncio.run(task())
+    except Exception as error:
+        return type(error).__name__
+    return "well"
+json.dump([ends(text="x"), ends(text=["x", "y"], rid=["a", "b"])], open(sys.argv[1], "w"))
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("plugin", "expected"), [("dsv4-gate", "well"), ("none", "AttributeError")])
+def test_what_follows_a_stream_that_was_refused_ends_well(tmp_path: Path, plugin: str, expected: str) -> None:
+    """Without the gate it fails, and the connection is closed under the request that came after."""
+    found = tmp_path / "found.json"
+    environ = {"SGLANG_PLUGINS": plugin, "DSV4_PLUGIN_RECORD_DIR": str(tmp_path / "records"), "HOME": str(tmp_path),
+               "PYTHONPATH": str(ROOT / "gate")}  # fmt: skip
+    subprocess.run([VENVS / "engine/bin/python", "-c", LEFT, found], env=environ, check=True, timeout=300)
+    assert json.loads(found.read_text()) == [expected] * 2
+
+
 FIELDS = """
 import dataclasses, inspect, json, sys
 from sglang.srt.disaggregation.utils import MetadataBuffers
