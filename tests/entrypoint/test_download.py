@@ -1,188 +1,305 @@
-"""download: the real huggingface_hub against a small Hub on loopback."""
+"""download: the real huggingface_hub against a Hub on loopback that misbehaves (tests/support/hub.py)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import re
+import shutil
+import signal
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from dsv4_pd.errors import ApplianceError, TemporaryError
-from dsv4_pd.run import download
-from dsv4_pd.run.download import Wanted, require_space
+from support.downloads import base, environ, run, start, storage_bytes, whole
+from support.hub import COMMIT, Hub, running, tiny
 
-COMMIT = "1" * 40
-
-
-def safetensors(size: int) -> bytes:
-    header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
-    return len(header).to_bytes(8, "little") + header + os.urandom(size)
-
-
-class Hub(BaseHTTPRequestHandler):
-    """Three endpoints of the Hub: a revision, its tree, and the files, with ranges and a drop on demand."""
-
-    files: dict[str, bytes] = {}
-    drop_after: int | None = None  # bytes of the next large file after which the connection breaks
-    seen: list[str] = []
-    large = "model.safetensors"
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
-
-    def do_HEAD(self) -> None:
-        self._answer(body=False)
-
-    def do_GET(self) -> None:
-        self._answer(body=True)
-
-    def _answer(self, body: bool) -> None:
-        path = self.path.split("?")[0]
-        self.seen.append(f"{self.command} {path} {self.headers.get('Range', '')}".strip())
-        if match := re.fullmatch(r"/api/models/org/tiny(?:/revision/([^/]+))?", path):
-            if (match[1] or "main") not in ("main", COMMIT):
-                return self._fail("RevisionNotFound")
-            siblings = [{"rfilename": name, "size": len(data)} for name, data in self.files.items()]
-            return self._send(json.dumps({"id": "org/tiny", "sha": COMMIT, "siblings": siblings}).encode(), {}, True)
-        if re.fullmatch(rf"/api/models/org/tiny/tree/(main|{COMMIT})", path):
-            tree = [{"type": "file", "path": n, "size": len(d), "oid": "0" * 40} for n, d in self.files.items()]
-            return self._send(json.dumps(tree).encode(), {}, True)
-        if match := re.fullmatch(r"/org/tiny/resolve/[^/]+/(.+)", path):
-            return self._file(match[1], body)
-        return self._fail("RepoNotFound")
-
-    def _fail(self, code: str) -> None:
-        self.send_response(404)
-        self.send_header("X-Error-Code", code)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def _file(self, name: str, body: bool) -> None:
-        data = type(self).files[name]
-        digest = hashlib.sha256(data).hexdigest()
-        etag = digest if name == self.large else hashlib.sha1(data, usedforsecurity=False).hexdigest()
-        extra = {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"', "Accept-Ranges": "bytes"}
-        start = int(match[1]) if (match := re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))) else 0
-        self._send(data, extra, body, start, drop=name == self.large)
-
-    def _send(self, data: bytes, extra: dict[str, str], body: bool, start: int = 0, drop: bool = False) -> None:
-        self.send_response(206 if start else 200)
-        for key, value in extra.items():
-            self.send_header(key, value)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-        self.send_header("Content-Length", str(len(data) - start))
-        self.end_headers()
-        if not body:
-            return
-        rest = data[start:]
-        if drop and type(self).drop_after is not None:
-            rest = rest[: type(self).drop_after]
-        self.wfile.write(rest)
+Answer = tuple[int, dict[str, str], bytes]
+HTML = (200, {"Content-Type": "text/html"}, b"<html>log in</html>")
 
 
 @pytest.fixture
-def hub() -> Iterator[str]:
-    Hub.files = {
-        "config.json": b'{"model_type": "tiny"}', "tokenizer.json": b"{}", "README.md": b"not needed",
-        "model.safetensors": safetensors(300_000),
-    }  # fmt: skip
-    Hub.drop_after, Hub.seen = None, []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+def hub() -> Iterator[Hub]:
+    with running(Hub("org/tiny", tiny())) as stub:
+        yield stub
 
 
-def run(hub: str, home: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    environ = {
-        "PATH": os.environ["PATH"], "HOME": str(home), "HF_HOME": str(home / "hf"), "HF_ENDPOINT": hub,
-        "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DSV4_MODEL": "org/tiny", **env,
-    }  # fmt: skip
-    command = [sys.executable, "-m", "dsv4_pd", "download", *words]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
-
-
-def test_model_is_fetched_verified_and_named(hub: str, tmp_path: Path) -> None:
-    done = run(hub, tmp_path)
+def test_model_is_fetched_checked_and_named(hub: Hub, tmp_path: Path) -> None:
+    done = run(hub, tmp_path, HF_TOKEN="hf_right")
     assert done.returncode == 0, done.stderr
-    assert f"org/tiny at {COMMIT}" in done.stdout and "complete" in done.stdout
+    assert whole(hub, tmp_path) and "complete" in done.stdout
     assert f"pin it: DSV4_MODEL_REVISION={COMMIT}" in done.stdout
-    snapshot = tmp_path / "hf" / "hub" / "models--org--tiny" / "snapshots" / COMMIT
-    assert sorted(path.name for path in snapshot.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json"]
-    offline = run("http://127.0.0.1:9", tmp_path, "--hashes", HF_HUB_OFFLINE="1")  # found by name, without the Hub
+    assert (base(tmp_path) / "refs" / "main").read_text() == COMMIT
+    assert not list(base(tmp_path).glob("blobs/*.part"))
+    assert hub.sent == storage_bytes(hub) and hub.leaked == [], "the token is the Hub's alone"
+    hub.seen.clear()
+    again = run(hub, tmp_path)
+    assert again.returncode == 0 and hub.seen == [], "a whole model needs no Hub"
+    offline = run(hub, tmp_path, "--hashes", HF_HUB_OFFLINE="1", HF_ENDPOINT="http://127.0.0.1:9")
     assert offline.returncode == 0 and "complete" in offline.stdout, offline.stderr
 
 
-def test_broken_download_goes_on_where_it_stopped(hub: str, tmp_path: Path) -> None:
-    Hub.drop_after = 100_000
-    first = run(hub, tmp_path, HF_HUB_DOWNLOAD_TIMEOUT="2")
-    Hub.drop_after, Hub.seen = None, []
+def test_a_cut_connection_resumes_at_the_byte_where_it_broke(hub: Hub, tmp_path: Path) -> None:
+    hub.faults.cut_after = [50_000, 40_000, 10_000]
+    done = run(hub, tmp_path)
+    assert done.returncode == 0 and whole(hub, tmp_path), done.stderr
+    assert hub.sent == storage_bytes(hub), "no byte twice"
+
+
+def test_an_address_that_expired_is_asked_for_again(hub: Hub, tmp_path: Path) -> None:
+    hub.faults.status["storage"] = [(403, {"Content-Type": "application/xml"}, b"<Error/>")]
+    hub.faults.cut_after = [50_000]
+    done = run(hub, tmp_path)
+    assert done.returncode == 0 and whole(hub, tmp_path), done.stderr
+    assert len(set(hub.asked("storage"))) >= 4, "each try has an address of its own"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_download_resumes_at_the_byte_where_it_was(hub: Hub, tmp_path: Path, number: signal.Signals) -> None:
+    hub.faults.bytes_per_s = 60_000.0
+    first = start(hub, tmp_path)
+    parts = base(tmp_path) / "blobs"
+    while sum(part.stat().st_size for part in parts.glob("*.part")) < 100_000:
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.02)
+    first.send_signal(number)
+    first.communicate(timeout=60)
+    assert first.returncode != 0
+    assert not (base(tmp_path) / "snapshots").exists(), "no half folder that looks whole"
+    assert not (base(tmp_path) / "refs").exists()
+    kept = sum(part.stat().st_size for part in parts.glob("*.part"))
+    time.sleep(0.2)
+    hub.faults.bytes_per_s, hub.sent = None, 0
     second = run(hub, tmp_path, DSV4_MODEL_REVISION=COMMIT)
-    assert second.returncode == 0, (first.stderr, second.stderr)
+    assert second.returncode == 0 and whole(hub, tmp_path), second.stderr
+    assert hub.sent == storage_bytes(hub) - kept, "what was there is not fetched again"
     assert "pin it" not in second.stdout
-    if first.returncode:  # the library may also have resumed within the first run
-        assert first.returncode == 75 and "resumes where it stopped" in first.stderr
 
 
-@pytest.mark.parametrize(
-    "env,code,words",
-    [
-        ({"DSV4_MODEL": "org/absent"}, 2, "DSV4_MODEL: found 'org/absent'"),
-        ({"DSV4_MODEL_REVISION": "v9"}, 2, "DSV4_MODEL_REVISION: found 'v9'"),
-        ({"HF_HUB_OFFLINE": "1"}, 2, "HF_HUB_OFFLINE: found '1', expected it unset"),
-        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, 75, "the Hub: found"),
-    ],
-)
-def test_what_is_wrong_is_one_line_and_an_exit_code(
-    hub: str, tmp_path: Path, env: dict[str, str], code: int, words: str
+def test_a_storage_that_ignores_ranges_starts_over(hub: Hub, tmp_path: Path) -> None:
+    hub.faults.cut_after, hub.faults.ignore_range = [50_000], True
+    done = run(hub, tmp_path)
+    assert done.returncode == 0 and whole(hub, tmp_path), done.stderr
+
+
+def test_a_portal_in_the_middle_does_not_cost_what_is_there(hub: Hub, tmp_path: Path) -> None:
+    hub.faults.cut_after = [90_000]
+    hub.faults.status["storage"] = []
+    first = run(hub, tmp_path)  # one cut, healed
+    shutil.rmtree(tmp_path / "hf")
+    hub.faults.cut_after, hub.sent = [90_000, 90_000], 0
+    hub.faults.status["storage"] = []
+    process = start(hub, tmp_path)
+    while hub.sent < 180_000 and process.poll() is None:
+        time.sleep(0.005)
+    hub.faults.status["storage"] += [HTML, HTML]
+    process.communicate(timeout=60)
+    assert first.returncode == process.returncode == 0 and whole(hub, tmp_path)
+    assert hub.sent == storage_bytes(hub)
+
+
+def test_a_byte_that_arrived_wrong_is_fetched_again(hub: Hub, tmp_path: Path) -> None:
+    hub.faults.flip = 1
+    done = run(hub, tmp_path)
+    assert done.returncode == 0 and whole(hub, tmp_path), done.stderr
+    hub.faults.flip = 100
+    shutil.rmtree(tmp_path / "hf")
+    bad = run(hub, tmp_path)
+    assert bad.returncode == 75 and "fetched twice, is not what its hash says" in bad.stderr
+    assert not (base(tmp_path) / "snapshots").exists()
+
+
+@pytest.mark.parametrize("value", ["2", "date"])
+def test_a_rate_limit_is_waited_out_as_the_hub_says(hub: Hub, tmp_path: Path, value: str) -> None:
+    wait = value if value == "2" else formatdate(time.time() + 3, usegmt=True)
+    hub.faults.status["hub"] = [(429, {"Retry-After": wait}, b"slow down")]
+    began = time.monotonic()
+    done = run(hub, tmp_path, DSV4_DOWNLOAD_STALL_TIMEOUT="1")  # shorter than the wait, which is no stall
+    assert done.returncode == 0 and whole(hub, tmp_path), done.stderr
+    assert time.monotonic() - began >= 2
+    assert len([line for line in hub.asked("hub") if "blobs=true" in line]) == 2, "asked once more, not in between"
+
+
+TOKEN = {"HF_TOKEN": "hf_" + "a" * 20}
+REFUSED = (401, {"X-Error-Message": "Invalid credentials in Authorization header"}, b"{}")
+CAUSES = {
+    "no such model": ({"DSV4_MODEL": "org/absent"}, [], 2, ["DSV4_MODEL: found 'org/absent'", "set DSV4_MODEL"]),
+    "no such revision": ({"DSV4_MODEL_REVISION": "v9"}, [], 2, ["DSV4_MODEL_REVISION: found 'v9'"]),
+    "offline": ({"HF_HUB_OFFLINE": "1"}, [], 2, ["HF_HUB_OFFLINE: found set", "unset HF_HUB_OFFLINE"]),
+    "bad token": (TOKEN, [REFUSED] * 9, 2, ["HF_TOKEN: found a token that", "refuses (401)", "HF_TOKEN_FILE"]),
+    "gated, no token": ({}, [(401, {"X-Error-Code": "GatedRepo"}, b"")] * 9, 2, ["found no token", "accept the cond"]),
+    "gated, token": (TOKEN, [(403, {"X-Error-Code": "GatedRepo"}, b"")] * 9, 2, ["may not read org/tiny yet"]),
+    "forbidden": (TOKEN, [(403, {"X-Error-Message": "read scope"}, b"")] * 9, 2, ["(403: read scope)"]),
+    "forbidden by another": (TOKEN, [(403, {"Server": "filter"}, b"blocked")] * 99, 75, ["none of a Hub's: 403"]),
+    "log in to the network": ({}, [(511, {}, HTML[2])] * 99, 75, ["none of a Hub's: 511", "a login page or a proxy"]),
+    "rate limit": ({}, [(429, {}, b"")] * 99, 75, ["too many requests", "set HF_TOKEN", "no new byte for 3 s"]),
+    "hub down": ({}, [(503, {}, b"")] * 99, 75, ["answers 503", "status.huggingface.co"]),
+    "portal": ({}, [HTML] * 99, 75, ["none of a Hub's", "a login page or a proxy"]),
+    "not a hub": ({}, [(404, {}, b"nginx")] * 99, 75, ["none of a Hub's", "HF_ENDPOINT"]),
+    "refused": ({"HF_ENDPOINT": "http://127.0.0.1:9"}, [], 75, ["no connection to http://127.0.0.1:9", "firewall"]),
+    "no name": ({"HF_ENDPOINT": "http://hub.invalid"}, [], 75, ["the name in http://hub.invalid has no", "DNS"]),
+    "no scheme": ({"HF_ENDPOINT": "hf.example"}, [], 2, ["HF_ENDPOINT: found 'hf.example'", "HF_ENDPOINT=https://hf.e"]),
+    "no seconds": ({"HF_HUB_DOWNLOAD_TIMEOUT": "10s"}, [], 2, ["HF_HUB_DOWNLOAD_TIMEOUT: found '10s', expected"]),
+    "no seconds either": ({"HF_HUB_ETAG_TIMEOUT": "-1"}, [], 2, ["HF_HUB_ETAG_TIMEOUT: found '-1'"]),
+    "no certificates": ({"SSL_CERT_FILE": "/nope.pem"}, [], 2, ["SSL_CERT_FILE: found '/nope.pem' (no such file"]),
+    "no certificate in it": ({"SSL_CERT_FILE": "/etc/passwd"}, [], 2, ["'/etc/passwd' (no certificate in it)"]),
+    "no certificate folder": ({"SSL_CERT_DIR": "/nope"}, [], 2, ["SSL_CERT_DIR: found '/nope', which is no folder"]),
+    "socks": ({"ALL_PROXY": "socks5://u:pass@p:1080"}, [], 2, ["ALL_PROXY: found a proxy by socks5", "SOCKS is not"]),
+    "half a proxy": ({"HTTP_PROXY": "http://u:pass@"}, [], 2, ["HTTP_PROXY: found an address (hidden) that can't be"]),
+    "no proxy": ({"HTTP_PROXY": "http://u:pass@127.0.0.1:9"}, [], 75, ["HTTP_PROXY: found the proxy does not let us",
+                                                                       "HTTP_PROXY=http://127.0.0.1:9: ", "NO_PROXY"]),
+    "no name of a proxy": ({"ALL_PROXY": "p.invalid:3128"}, [], 75, ["ALL_PROXY=http://p.invalid:3128: "]),
+    "no place": ({"HF_HOME": "/proc/x"}, [], 2, ["HF_HOME: found /proc/x/hub, which can't be written (no such file"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("env,answers,code,words", CAUSES.values(), ids=CAUSES)
+def test_each_cause_has_its_own_words(
+    hub: Hub, tmp_path: Path, env: dict[str, str], answers: list[Answer], code: int, words: list[str]
 ) -> None:
-    done = run(hub, tmp_path, **env)
+    hub.faults.status["hub"] = list(answers)
+    done = run(hub, tmp_path, **{"DSV4_DOWNLOAD_STALL_TIMEOUT": "3", **env})
     assert done.returncode == code, done.stderr
-    assert words in done.stderr and "Traceback" not in done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not any(secret in done.stdout + done.stderr for secret in (TOKEN["HF_TOKEN"], "u:pass"))
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_damage_is_found_by_check_and_by_hash(tmp_path: Path) -> None:
-    base = tmp_path / "models--org--tiny"
-    snapshot, data = base / "snapshots" / COMMIT, bytearray(safetensors(5000))
-    blob = base / "blobs" / hashlib.sha256(data).hexdigest()
-    for folder in (snapshot, blob.parent):
-        folder.mkdir(parents=True)
+def test_a_gated_model_lists_its_files_and_refuses_them(hub: Hub, tmp_path: Path) -> None:
+    """As the Hub does: the names are public, the files are not."""
+    hub.faults.gated = True
+    done = run(hub, tmp_path)
+    assert done.returncode == 2 and "found no token, and org/tiny is gated" in done.stderr
+
+
+def test_silence_is_told_from_a_refusal(hub: Hub, tmp_path: Path) -> None:
+    hub.faults.hang_s = 30
+    done = run(hub, tmp_path, HF_HUB_DOWNLOAD_TIMEOUT="1", DSV4_DOWNLOAD_STALL_TIMEOUT="2")
+    assert done.returncode == 75 and "no answer in time" in done.stderr and "HF_HUB_DOWNLOAD_TIMEOUT" in done.stderr
+
+
+@pytest.mark.parametrize("spelling", ["{}", '"{}"', "~/token"])
+def test_a_token_from_a_file_is_sent_and_never_shown(hub: Hub, tmp_path: Path, spelling: str) -> None:
+    hub.faults.token, hub.faults.gated = "hf_fromthefile", True
+    secret = tmp_path / "token"
+    secret.write_text("hf_fromthefile\n")
+    done = run(hub, tmp_path, HF_TOKEN_FILE=spelling.format(secret))
+    assert done.returncode == 0 and whole(hub, tmp_path), done.stderr
+    assert "hf_fromthefile" not in done.stdout + done.stderr and hub.leaked == []
+
+
+BAD_TOKENS = {
+    "both": ({"HF_TOKEN": "hf_x"}, "hf_y", "HF_TOKEN_FILE: found HF_TOKEN set as well"),
+    "empty": ({}, "", "HF_TOKEN_FILE: found"),
+    "two words": ({}, "hf_x hf_y", "HF_TOKEN_FILE: found a token (hidden)"),
+    "beyond ASCII": ({}, "hf_ü", "HF_TOKEN_FILE: found a token (hidden)"),
+}
+
+
+@pytest.mark.parametrize("env,text,words", BAD_TOKENS.values(), ids=BAD_TOKENS)
+def test_a_token_that_cannot_be_one_is_refused(
+    hub: Hub, tmp_path: Path, env: dict[str, str], text: str, words: str
+) -> None:
+    (tmp_path / "token").write_text(text)
+    done = run(hub, tmp_path, HF_TOKEN_FILE=str(tmp_path / "token"), **env)
+    assert done.returncode == 2 and words in done.stderr and hub.seen == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(hub: Hub, tmp_path: Path) -> None:
+    (tmp_path / "hf").write_text("a file in its place")
+    done = run(hub, tmp_path)
+    assert done.returncode in (2, 75) and "HF_HOME" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_too_little_room_is_refused_before_the_first_byte(hub: Hub, tmp_path: Path) -> None:
+    big = tiny()
+    big["model.safetensors.index.json"] = b"{}" + b" " * 9_000
+    hub.files = big
+    done = on_a_small_disk(hub, tmp_path, "true")
+    assert done.returncode == 75, done.stderr
+    assert "HF_HOME: found 0.00 GB free, 0.02 GB needed at" in done.stderr and hub.sent == 0
+
+
+def test_a_disk_that_fills_up_in_the_middle_is_named(hub: Hub, tmp_path: Path) -> None:
+    hub.files, hub.faults.bytes_per_s = tiny(4_000_000), 500_000.0
+    begun = f"ls {tmp_path}/hf/hub/*/blobs/*.part"
+    hog = f"(until {begun}; do sleep 0.05; done; head -c 40m /dev/zero > {tmp_path}/hf/hog) >/dev/null 2>&1 &"
+    done = on_a_small_disk(hub, tmp_path, hog, size="24m")
+    assert done.returncode == 75, done.stderr
+    assert "HF_HOME: found no space left on device at" in done.stderr and "resumes where it stopped" in done.stderr
+
+
+def on_a_small_disk(hub: Hub, home: Path, before: str, size: str = "1m") -> subprocess.CompletedProcess[str]:
+    """The download into a file system of its own."""
+    mount = f"mount -t tmpfs -o size={size} none {home}/hf"
+    script = f"{mount} && {{ {before}\n}}; exec {sys.executable} -m dsv4_pd download"
+    (home / "hf").mkdir()
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    if subprocess.run([*command[:4], "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode:
+        pytest.skip("no mounts in a user namespace here")
+    return subprocess.run(command, env=environ(hub, home), capture_output=True, text=True, timeout=60)
+
+
+def test_what_a_killed_library_left_is_removed(hub: Hub, tmp_path: Path) -> None:
+    """The Hub's library starts a file over each time, and what it had stays: tens of GB after a few interruptions."""
+    blobs = base(tmp_path) / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{'a' * 64}.0123abcd.incomplete").write_bytes(b"x" * 1000)
+    assert run(hub, tmp_path).returncode == 0
+    assert not list(blobs.glob("*.incomplete"))
+
+
+def test_a_half_cache_of_the_engines_own_download_is_completed(hub: Hub, tmp_path: Path) -> None:
+    assert run(hub, tmp_path).returncode == 0
+    snapshot = base(tmp_path) / "snapshots" / COMMIT
+    gone = snapshot / "model-00002-of-00002.safetensors"
+    gone.resolve().unlink()
+    gone.unlink()
+    shutil.rmtree(base(tmp_path) / ".dsv4-pd")
+    hub.sent = 0
+    done = run(hub, tmp_path)
+    assert done.returncode == 0 and whole(hub, tmp_path), done.stderr
+    assert hub.sent == len(hub.files[gone.name]), "only what is missing"
+
+
+def test_a_file_that_changed_on_the_disk_is_noticed_and_fetched_again(hub: Hub, tmp_path: Path) -> None:
+    assert run(hub, tmp_path).returncode == 0
+    blob = (base(tmp_path) / "snapshots" / COMMIT / "model-00001-of-00002.safetensors").resolve()
+    data = bytearray(blob.read_bytes())
+    data[-1] ^= 1  # one bit; size and header stay
     blob.write_bytes(data)
-    (snapshot / "model.safetensors").symlink_to(f"../../blobs/{blob.name}")
-    for name in ("config.json", "tokenizer.json"):
-        (snapshot / name).write_text("{}", encoding="utf-8")
-    said: list[str] = []
-    assert download.verify(snapshot) == snapshot
-    assert download.check_hashes(snapshot, said.append) == () and said == ["model.safetensors ..."]
-    data[-1] ^= 1  # one bit, the size stays
-    blob.write_bytes(data)
-    assert download.verify(snapshot) == snapshot
-    assert download.check_hashes(snapshot, said.append)[0].startswith("model.safetensors is damaged")
-    blob.write_bytes(data[:-5])
-    with pytest.raises(ApplianceError, match="its header says"):
-        download.verify(snapshot)
+    assert "is damaged" in run(hub, tmp_path, "--check", "--hashes").stderr
+    done = run(hub, tmp_path)
+    assert done.returncode == 0 and whole(hub, tmp_path), done.stderr
 
 
-def test_too_little_room_is_refused_before_the_first_byte() -> None:
-    wanted = Wanted(COMMIT, (("a.safetensors", 160 * 10**9),), 160 * 10**9)
-    with pytest.raises(TemporaryError, match=r"HF_HOME: found 20\.0 GB free at /cache, expected 162"):
-        require_space(wanted, Path("/cache"), 20 * 10**9)
-    require_space(wanted, Path("/cache"), 200 * 10**9)
-    require_space(wanted, Path("/cache"), None)
+def test_a_whole_model_of_another_tool_is_checked_once_and_without_the_hub(hub: Hub, tmp_path: Path) -> None:
+    assert run(hub, tmp_path).returncode == 0
+    shutil.rmtree(base(tmp_path) / ".dsv4-pd")
+    hub.seen.clear()
+    assert run(hub, tmp_path).returncode == 0 and hub.seen == []
+    assert (base(tmp_path) / ".dsv4-pd" / "checked.json").exists()
 
 
-def test_importing_the_module_does_not_load_the_library() -> None:
-    code = "import sys, dsv4_pd.run.download; print('huggingface_hub' in sys.modules)"
+def test_one_of_two_downloads_fetches_and_the_other_waits(hub: Hub, tmp_path: Path) -> None:
+    hub.faults.bytes_per_s = 100_000.0
+    both = [start(hub, tmp_path) for _ in range(2)]
+    said = [process.communicate(timeout=60)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0] and whole(hub, tmp_path)
+    assert hub.sent == storage_bytes(hub), "each byte once"
+    assert all("complete" in text for text in said)
+
+
+def test_a_repository_without_a_whole_model_is_named(hub: Hub, tmp_path: Path) -> None:
+    del hub.files["tokenizer.json"]
+    done = run(hub, tmp_path)
+    assert done.returncode == 2 and "no tokenizer" in done.stderr
+    assert not (base(tmp_path) / "refs").exists(), "no name leads to it"
+
+
+def test_importing_the_command_does_not_load_the_library() -> None:
+    code = "import sys, dsv4_pd.cli.download; print('huggingface_hub' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-    assert download.PATTERNS
