@@ -62,6 +62,40 @@ ENV CUDA_HOME=${ENGINE_SITE}/nvidia/cu13
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:${ENGINE_SITE}/nvidia/cu13/bin
 RUN --mount=source=docker/check,target=/src/check $ENGINE/bin/python /src/check/engine.py
 
+# --- bake: the engine's own kernels, compiled for sm_120 without a GPU (docs/cache.md) ------------------------------
+# `all` is what is released; `own` compiles none of them, for a build that only has to run (ours are always in); `full`
+# adds the experts' kernels, hours on two cores.
+# Beside the routers, so that neither these nor the control plane ever compile them again; a stage for each compiler.
+FROM engine AS bake
+ARG ENGINE ENGINE_SITE
+ARG BAKE=all
+# What is compiled is loaded once: the driver's stub stands in for the driver.
+ENV PYTHONPATH=/src/hooks PYTHONDONTWRITEBYTECODE=1 LD_LIBRARY_PATH=/tmp/driver
+RUN case $BAKE in full | all | own) ;; *) echo "BAKE: found $BAKE, expected full, all or own" >&2 && exit 2 ;; esac \
+    && install -d /tmp/driver /caches/jit /caches/tilelang $ENGINE_SITE/flashinfer/data/aot \
+    && ln -s $CUDA_HOME/lib/stubs/libcuda.so /tmp/driver/libcuda.so.1
+# What each step is made of, so that an edit of one leaves what the others compiled.
+FROM scratch AS bake-source
+COPY hooks/dsv4_hooks /dsv4_hooks
+COPY hooks/dsv4_bake/__init__.py hooks/dsv4_bake/card.py hooks/dsv4_bake/listed.py hooks/dsv4_bake/compiled.toml /dsv4_bake/
+FROM bake-source AS bake-source-tvm-ffi
+COPY hooks/dsv4_bake/tvm_ffi.py /dsv4_bake/
+FROM bake-source AS bake-source-tilelang
+COPY hooks/dsv4_bake/tilelang.py /dsv4_bake/
+FROM bake-source AS bake-source-flashinfer
+COPY hooks/dsv4_bake/flashinfer.py /dsv4_bake/
+
+FROM bake AS bake-tvm-ffi
+RUN --mount=from=bake-source-tvm-ffi,target=/src/hooks \
+    [ $BAKE = own ] || $ENGINE/bin/python -m dsv4_bake.tvm_ffi /caches/jit --prune
+FROM bake AS bake-tilelang
+RUN --mount=from=bake-source-tilelang,target=/src/hooks \
+    [ $BAKE = own ] || $ENGINE/bin/python -m dsv4_bake.tilelang /caches
+FROM bake AS bake-flashinfer
+RUN --mount=from=bake-source-flashinfer,target=/src/hooks \
+    [ $BAKE = own ] || { long=$([ $BAKE != full ] || echo --long) \
+    && $ENGINE/bin/python -m dsv4_bake.flashinfer /tmp/flashinfer $long && rm -r /tmp/flashinfer; }
+
 # --- the two routers, each in an environment without torch ---------------------------------------------------------
 FROM engine AS routers
 ARG VENVS
@@ -98,14 +132,22 @@ RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels 
 # --- caches: our kernels, compiled for sm_120 without a GPU, and the key that caches of this image bear -----------
 FROM routers AS caches
 ARG ENGINE ENGINE_SITE
+COPY --from=bake-tvm-ffi /caches/jit /opt/dsv4-pd/caches/jit
+COPY --from=bake-tilelang /caches/tilelang /opt/dsv4-pd/caches/tilelang
+COPY --from=bake-flashinfer ${ENGINE_SITE}/flashinfer/data/aot ${ENGINE_SITE}/flashinfer/data/aot
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels --mount=source=docker/check,target=/src/check \
     /src/uv pip install -q --no-deps --python $ENGINE /wheels/*.whl \
-    && $ENGINE/bin/python -m compileall -q $ENGINE_SITE/dsv4_hooks $ENGINE_SITE/dsv4_kernels \
+    && $ENGINE/bin/python -m compileall -q $ENGINE_SITE/dsv4_hooks $ENGINE_SITE/dsv4_bake $ENGINE_SITE/dsv4_kernels \
     && $ENGINE/bin/python /src/check/plugins.py dsv4-kernels
-# For one rank's heads in the shipped profiles: 16 at TP4, 32 at TP2. The second time nothing may be left to compile.
-RUN warm="$ENGINE/bin/python -m dsv4_kernels.aot.warm /opt/dsv4-pd/caches/triton --heads 16 32" \
-    && $warm && $warm > /tmp/again && cat /tmp/again && grep -q ': 0 kernels compiled' /tmp/again && rm /tmp/again
+# For one rank's heads in the shipped profiles: 16 at TP4, 32 at TP2. Then a start is simulated: all must be found.
+ARG BAKE=all
+RUN systems=$([ $BAKE = own ] && echo triton || echo tvm-ffi tilelang triton flashinfer) \
+    && install -d /tmp/driver && ln -s $CUDA_HOME/lib/stubs/libcuda.so /tmp/driver/libcuda.so.1 \
+    && export SGLANG_CACHE_DIR=/opt/dsv4-pd/caches SGLANG_JIT_CACHE_DIR=/opt/dsv4-pd/caches/jit LD_LIBRARY_PATH=/tmp/driver \
+    && $ENGINE/bin/python -m dsv4_kernels.aot.warm $SGLANG_CACHE_DIR/triton --heads 16 32 \
+    && $ENGINE/bin/python -m dsv4_bake.simulate --heads 16 32 --systems $systems \
+    && rm -r /tmp/driver
 RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=docker/steps,target=/src/steps \
     --mount=from=wheel-kernels,source=/wheels,target=/wheels \
     cat /src/engine.lock /src/steps/left-out.toml /wheels/*.whl > /tmp/inputs \
@@ -159,10 +201,12 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/u
     && $python -c 'from dsv4_pd.cli.app import COMMANDS; print(*COMMANDS, "guard", sep="\n")' > /opt/dsv4-pd/commands \
     && $python -c 'import dsv4_pd; print(dsv4_pd.__version__)' > /opt/dsv4-pd/version \
     && $python /src/sbom.py $VENVS/* > /opt/dsv4-pd/sbom.spdx.json \
+    && $python -m dsv4_pd.run.cache.check /opt/dsv4-pd/caches \
     && test -z "$(find $VENVS/appliance/share ! -perm -o=r)" \
     && dsv4-pd version && DSV4_PROFILE=demo-cpu dsv4-pd plan > /tmp/plan && head -n 1 /tmp/plan && rm /tmp/plan
 
 # `make image` reads them from the files that decide: docker/engine.in, router.in, compose-version.
+ARG BAKE=all
 ARG VERSION=0.0.0 REVISION=unknown CREATED=1970-01-01T00:00:00Z SOURCE= BASE=debian:bookworm-slim BASE_DIGEST=
 ARG SGLANG=unknown ROUTER=unknown CUDA=unknown COMPOSE_VERSION=unknown
 LABEL org.opencontainers.image.title="dsv4-pd" \
@@ -182,6 +226,7 @@ LABEL org.opencontainers.image.title="dsv4-pd" \
     dsv4-pd.cuda="${CUDA}" \
     dsv4-pd.arch="sm_120" \
     dsv4-pd.cache-schema="1" \
+    dsv4-pd.baked="${BAKE}" \
     dsv4-pd.compose-version="${COMPOSE_VERSION}"
 # All addresses, because the container is the boundary: compose.yaml publishes the API where DSV4_HOST says and the
 # ops port on the host's loopback. Without containers the ops port's own default is loopback.

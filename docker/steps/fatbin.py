@@ -1,6 +1,7 @@
 """GPU code inside ELF libraries: list it by architecture, and zero what one card never loads.
 
     python3 fatbin.py list FILE...
+    python3 fatbin.py shrink CARD FILE...     the same, and take the zeroes out of the file (holes.py)
     python3 fatbin.py strip CARD FILE...      CARD: 90, 120, ...: the compute capability without its dot
     python3 fatbin.py check CARD FILE...      exit 1 where a kernel's code for the card is incomplete
 
@@ -22,6 +23,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # beside this file, wherever it is run from
+import holes
 
 MAGIC = 0xBA55ED50
 PTX, ELF = 1, 2
@@ -153,26 +157,44 @@ def strip(path: Path, card: int) -> Outcome:
     return done
 
 
+def shrink(path: Path, card: int) -> int:
+    """Zero every payload that the card does not need, and take it out of the file; how many bytes shorter that is.
+
+    What the loader makes of it in memory is what `strip` makes of it.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        unused = [
+            holes.Run(entry.start, entry.start + entry.size)
+            for section in sections(data)
+            for entries in units(data, section)
+            for entry in set(entries) - set(needed(entries, card))
+        ]
+        here = any(data[run.start : run.end].strip(b"\0") for run in unused)
+    if here:
+        strip(path, card)
+    return holes.punch(path, unused)
+
+
 def listed(path: Path) -> Outcome:
     """Bytes of payload by architecture; those that a former strip zeroed apart."""
     done = Outcome()
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for section in sections(data):
-            for entries in units(data, section):
-                done.units += 1
-                for entry in entries:
-                    (done.kept if _present(data, entry) else done.zeroed)[entry.name] += entry.size
+    data = holes.filled(path.read_bytes())
+    for section in sections(data):
+        for entries in units(data, section):
+            done.units += 1
+            for entry in entries:
+                (done.kept if _present(data, entry) else done.zeroed)[entry.name] += entry.size
     return done
 
 
 def missing(path: Path, card: int) -> list[str]:
     """Units whose code for the card is not there: an entry that the card needs is zeroed. Empty when all is well."""
     wrong = []
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for section in sections(data):
-            for number, entries in enumerate(units(data, section)):
-                gone = [e.name for e in needed(entries, card) if e.size and not _present(data, e)]
-                wrong += [f"{path.name}: unit {number} at {section.start:#x} lacks {name}" for name in gone]
+    data = holes.filled(path.read_bytes())
+    for section in sections(data):
+        for number, entries in enumerate(units(data, section)):
+            gone = [e.name for e in needed(entries, card) if e.size and not _present(data, e)]
+            wrong += [f"{path.name}: unit {number} at {section.start:#x} lacks {name}" for name in gone]
     return wrong
 
 
@@ -192,7 +214,7 @@ def _line(path: Path, done: Outcome) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="GPU code inside ELF libraries.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("list", "strip", "check"):
+    for name in ("list", "strip", "shrink", "check"):
         command = commands.add_parser(name)
         if name != "list":
             command.add_argument("card", type=int, help="90, 120, ...")
@@ -202,6 +224,9 @@ def main() -> int:
     for path in options.file:
         if options.command == "check":
             wrong += missing(path, options.card)
+            continue
+        if options.command == "shrink":
+            print(f"{path.name}: {shrink(path, options.card) / 1e6:.1f} MB shorter", flush=True)
             continue
         done = listed(path) if options.command == "list" else strip(path, options.card)
         print(_line(path, done), flush=True)

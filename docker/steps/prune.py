@@ -21,7 +21,11 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Any
 
+import fatbin
+import holes
+
 LIST = Path(__file__).with_name("left-out.toml")
+SMALLEST = 1_000_000  # bytes of a library that may hold GPU code worth looking for
 # Sources for compilers, and tests.
 NOT_IMPORTED = re.compile(r"/(flashinfer/data|tilelang/3rdparty|torch/include|tests?|testing/_internal|benchmarks?)/")
 STAND_IN = """raise ImportError(
@@ -49,6 +53,8 @@ def main() -> int:
     entries = [entry for entry in listed["left_out"] if entry["layer"] == options.layer]
     saved = [] if options.what == "nothing" else [leave_out(entry, options.site) for entry in entries]
     saved.append(strip_symbols(listed["strip"][options.layer], options.site))
+    if options.what == "listed":
+        saved.append(other_cards(listed["card"], options.site))
     record = options.site / f"dsv4-left-out-{options.layer}.json"
     record.write_text(json.dumps([asdict(item) for item in saved], indent=1))
     for item in saved:
@@ -92,6 +98,25 @@ def strip_symbols(names: list[str], site: Path) -> Saved:
         subprocess.run(["strip", "--strip-unneeded", str(path)], check=True)
         freed += before - path.stat().st_size
     return Saved("symbol tables of shared libraries", round(freed / 1e6))
+
+
+def other_cards(card: int, site: Path) -> Saved:
+    """Take GPU code that only other cards load out of every library, and look whether all that this one needs is there.
+
+    A library of the layer below is left as it is: opened for writing it would become part of this one.
+    """
+    freed = 0
+    for path in sorted(site.rglob("*.so*")):
+        if path.is_symlink() or not path.is_file() or path.stat().st_size < SMALLEST:
+            continue
+        data = path.read_bytes()
+        if data[:4] != b"\x7fELF":
+            continue
+        if not data.endswith(holes.MARK):  # else the layer below did it
+            freed += fatbin.shrink(path, card)
+        if wrong := fatbin.missing(path, card):
+            sys.exit("\n".join(wrong))
+    return Saved(f"GPU code that no sm_{card} card loads", round(freed / 1e6))
 
 
 def size(path: Path) -> int:

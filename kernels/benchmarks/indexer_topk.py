@@ -71,7 +71,7 @@ def bench(results: Results, generator: torch.Generator, engine: Path) -> None:
         cases = [inputs(maximum, context, batch, pool, generator) for _ in range(sets)]
         key = {"op": "indexer_topk", "max_context": maximum, "context": context, "B": batch}
         bench_case(results, key, cases, stock, topk)
-        results.write(**key, impl="floor", us=results.floor_us(batch * context / TOKENS_A_KEY * 132))
+        results.write(**key, impl="floor", us=results.floor_us(batch * context / TOKENS_A_KEY * layout.INDEX_KEY_BYTES))
 
 
 def bench_case(

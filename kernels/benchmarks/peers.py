@@ -32,7 +32,6 @@ OFF = (
 FALLBACK_MLA = "kernels/ops/attention/flash_mla_sm120_triton.py"
 TILELANG_MHC = "kernels/ops/layernorm/mhc.py"
 TILELANG_INDEXER = "kernels/ops/attention/dsa/tilelang_kernel.py"
-TILELANG_MLA = "kernels/ops/attention/dsv4/tilelang_fp8_attention.py"
 TRITON_MLA = "kernels/ops/attention/dsv4/triton_sparse_decode/triton_mla_kernels_decode_fused.py"
 TORCH_INDEXER = "srt/layers/attention/dsv4/indexer.py"
 TOPK_SOURCE = "deepseek_v4/topk_v1.cuh"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 HEAD_DIM = 512
 NOPE_DIM = 448
 ROPE_DIM = 64
-HEADS_TOTAL = 64
 HIDDEN = 4096
 HC_MULT = 4
 HC_MIXES = (2 + HC_MULT) * HC_MULT  # 24: 4 pre, 4 post, 16 comb
@@ -32,7 +31,8 @@ INDEX_HEADS = 64
 INDEX_DIM = 128
 INDEX_PAGE = 64
 INDEX_PAGE_DATA = INDEX_PAGE * INDEX_DIM  # 8192
-INDEX_PAGE_BYTES = INDEX_PAGE_DATA + INDEX_PAGE * 4  # 8448
+INDEX_KEY_BYTES = INDEX_DIM + 4  # 132: the key and its scale
+INDEX_PAGE_BYTES = INDEX_PAGE * INDEX_KEY_BYTES  # 8448
 
 # --- limits ----------------------------------------------------------------------------------------------
 SM120_SHARED_BYTES = 101_376  # largest opt-in block on sm_120 (99 KB)
@@ -55,10 +55,3 @@ class PageLayout:
         # the engine pads a page to a multiple of one token's data, so that stride(0) stays a multiple of 576
         padded = -(-page_size * ENTRY_BYTES // TOKEN_BYTES) * TOKEN_BYTES
         return cls(page_size, page_size * TOKEN_BYTES, padded)
-
-    def token_offset(self, token: int) -> int:
-        return token // self.page_size * self.page_bytes + token % self.page_size * TOKEN_BYTES
-
-    def scale_byte(self, token: int) -> int:
-        page = token // self.page_size * self.page_bytes
-        return page + self.scale_offset + token % self.page_size * TOKEN_SCALE_BYTES

@@ -10,7 +10,7 @@ from pathlib import Path
 from dsv4_hooks.record import FOLDER_VARIABLE, folder_of
 
 
-class SettingsError(ValueError):
+class KernelSettingsError(ValueError):
     """Setting, value found, values expected, what to do."""
 
 
@@ -24,5 +24,5 @@ def load(environ: Mapping[str, str] = os.environ) -> PluginSettings:
     """Unset and empty are the same: the appliance passes blanks through."""
     kernels = environ.get("DSV4_KERNELS", "") or "auto"
     if kernels not in ("auto", "stock"):
-        raise SettingsError(f"DSV4_KERNELS={kernels!r}, expected auto or stock: correct it or leave it out")
+        raise KernelSettingsError(f"DSV4_KERNELS={kernels!r}, expected auto or stock: correct it or leave it out")
     return PluginSettings(kernels == "auto", folder_of(environ.get(FOLDER_VARIABLE)))

@@ -9,9 +9,6 @@ import torch
 from dsv4_kernels import layout
 from dsv4_kernels.layout import PageLayout
 
-# e4m3 has two NaN codes, 0x7f and 0xff; every other byte is a number
-NAN_CODES = (0x7F, 0xFF)
-
 
 def random_e4m3(shape: tuple[int, ...], generator: torch.Generator, spread: float = 1.0) -> torch.Tensor:
     """Normal values as e4m3 bytes."""

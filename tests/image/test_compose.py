@@ -6,68 +6,26 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import yaml
-from support.containers import ROOT, chat, get_json, health_of, inside, sh, wait_for
-from support.docker_sdk import Container, Image, docker
-from support.ports import free_ports
+from support.containers import ROOT, Stack, chat, get_json, health_of, inside, new_stack, wait_for
+from support.docker_sdk import Container, Image
 
 pytestmark = pytest.mark.docker
 KEY = "k3y-with-$igns-and 'quotes'"
 
 
-@dataclass(slots=True)
-class Stack:
-    """The demo as compose runs it, and what was seen while it started."""
-
-    project: str
-    environ: dict[str, Any]
-    api: str
-    ops: str
-    seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # (Docker's health, /status)
-
-    def compose(self, *words: str) -> str:
-        return sh("docker", "compose", "-p", self.project, "--profile", "demo", *words, **self.environ)
-
-    def container(self) -> Container:
-        return docker.from_env().containers.get(f"{self.project}-demo-1")
-
-
 @pytest.fixture(scope="module")
 def stack(image: Image, image_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    key = tmp_path_factory.mktemp("secrets") / "api_key"
-    key.write_text(KEY + "\n")
-    key.chmod(0o640)
-    os.chown(key, 0, 0)
-    port, ops = free_ports(2)
-    environ = {"DSV4_IMAGE": image_name, "DSV4_PORT": str(port), "DSV4_OPS_PORT": str(ops),
-               "DSV4_API_KEY_FILE": str(key), "DSV4_HOST": "127.0.0.1"}  # fmt: skip
-    stack = Stack(f"dsv4-test-{os.getpid()}", environ, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{ops}")
+    stack = new_stack(f"dsv4-test-{os.getpid()}", image_name, tmp_path_factory.mktemp("secrets") / "api_key", KEY)
     try:
         stack.compose("up", "-d", "--no-build")
-        watch_start(stack)
+        stack.watch()
         yield stack
     finally:
         stack.compose("down", "-v", "-t", "60")
-
-
-def watch_start(stack: Stack) -> None:
-    """Record Docker's word and the appliance's own, twice a second, until Docker says healthy."""
-    container = stack.container()
-
-    def healthy() -> bool:
-        status = health_of(container)
-        assert container.status == "running", container.logs(tail=60).decode()
-        stack.seen.append((status, get_json(f"{stack.ops}/status")))
-        return status == "healthy"
-
-    try:
-        wait_for("healthy", healthy)
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{stack.seen[-1]}\n{container.logs(tail=60).decode()}") from error
 
 
 def roles_ready(status: dict[str, Any]) -> bool:

@@ -10,12 +10,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from dsv4_pd.settings import deprecated
 from dsv4_pd.settings.schema import COMPOSE_RENAMED, FOREIGN, SECRETS, Settings, env_name, names
 from generators import env
 
@@ -40,7 +42,8 @@ def read_by(service: str) -> set[str]:
 def test_every_name_of_the_example_is_read(service: str) -> None:
     named = {name for name in variables(EXAMPLE) if name.startswith("DSV4_")}
     assert named <= read_by(service)
-    assert variables(EXAMPLE) - named - {"COMPOSE_PROFILES"} <= set(re.findall(r"\$\{([A-Z0-9_]+)", TEXT))
+    others = variables(EXAMPLE) - named - {"COMPOSE_PROFILES"}
+    assert others <= read_by("dsv4-pd"), "the demo's model is in the image: it asks no Hub"
 
 
 def test_the_example_and_the_file_name_the_same_settings() -> None:
@@ -73,9 +76,11 @@ def test_names_of_the_first_file_reach_the_check_that_refuses_them() -> None:
 
 def test_the_demo_takes_its_model_and_memory_from_its_own_profile() -> None:
     environment = FILE["services"]["demo"]["environment"]
-    own = {env_name(field) for title in env.DEMO_OWN for field in env.groups()[title]} - {"DSV4_MODE", "DSV4_PROFILE"}
+    own = {env_name(field) for title in env.DEMO_OWN for field in env.groups()[title]} - {"DSV4_PROFILE", "DSV4_LAYOUT"}
+    own |= {old for name in (*own, "DSV4_LAYOUT") for old in deprecated.old_names(name)}
     assert {name for name, value in environment.items() if value == ""} == own
     assert environment["DSV4_PROFILE"] == "demo-cpu" and environment["DSV4_API_KEY"] is None
+    assert environment["DSV4_LAYOUT"] == "${DEMO_LAYOUT:-}", "a host's would be refused"
 
 
 def test_the_merged_lists_share_no_name() -> None:
@@ -196,6 +201,41 @@ def test_a_key_file_is_mounted_as_a_secret(config: Config) -> None:
     data = config("DSV4_API_KEY_FILE=/etc/hostname\n")
     assert environment(data)["DSV4_API_KEY_FILE"] == "/run/secrets/api_key"
     assert data["secrets"]["api_key"]["file"] == "/etc/hostname"
+
+
+@pytest.mark.docker
+def test_a_token_file_is_mounted_as_a_secret_and_none_is_none(config: Config) -> None:
+    data = config("HF_TOKEN_FILE=/etc/hostname\n")
+    assert environment(data)["HF_TOKEN_FILE"] == "/run/secrets/hub_token"
+    assert data["secrets"]["hub_token"]["file"] == "/etc/hostname"
+    mounted = [secret["source"] for secret in data["services"]["dsv4-pd"]["secrets"]]
+    assert mounted == ["api_key", "hub_token"]
+    assert environment(config(""))["HF_TOKEN_FILE"] == "", "blank means unset"
+    assert "hub_token" not in [secret["source"] for secret in config("", "demo")["services"]["demo"]["secrets"]]
+
+
+@pytest.mark.docker
+def test_what_a_migration_prints_starts_the_appliance_with_its_model(tmp_path: Path) -> None:
+    """docs/migrate.md: the printed text is .env, and then a plain `docker compose up`."""
+    for name in ("compose.yaml", "compose.gpus.yaml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    units = ROOT / "tests/entrypoint/data/units"
+    names = [f"sglang-dsv4-{role}" for role in ("prefill", "decode", "router")]
+    program = [sys.executable, "-m", "dsv4_pd", "migrate", "--root", str(units), "--key-file", "./dsv4-api-key", *names]
+    text = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    (tmp_path / ".env").write_text(text, encoding="utf-8")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DSV4_", "COMPOSE_"))}
+    done = subprocess.run(["docker", "compose", "config", "--format", "json"], cwd=tmp_path, env=clean,
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    data = json.loads(done.stdout)
+    assert list(data["services"]) == ["dsv4-pd"]
+    mounts = {mount["target"]: mount for mount in data["services"]["dsv4-pd"]["volumes"]}
+    assert (mounts["/models"]["source"], mounts["/models"]["read_only"]) == ("/models", True)
+    assert data["secrets"]["api_key"]["file"] == str(tmp_path / "dsv4-api-key")
+    found = environment(data)
+    assert found["DSV4_MODEL"].startswith("/models/") and found["DSV4_LAYOUT"] == "pd:4+4"
+    assert [port["published"] for port in data["services"]["dsv4-pd"]["ports"]] == ["30001", "8001"]
 
 
 @pytest.mark.docker

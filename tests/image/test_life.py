@@ -40,6 +40,11 @@ def test_second_appliance_any_user_old_volumes(volumes: dict[str, Volume], runne
     assert "set aside, of another image: /var/cache/dsv4-pd/0123456789ab" in container.logs().decode()
     assert inside(container, "cat /var/cache/dsv4-pd/0123456789ab/kernel").strip() == "stale"
     assert inside(container, "ls /var/cache/dsv4-pd | wc -l").strip() == "2"
+    # READY came after a warm-up, and every class of request answers; an engine on the CPU compiles nothing.
+    warm_up = get_json(f"http://127.0.0.1:{ops}/status")["roles"]["decode"]["warm_up"]
+    assert warm_up["done"] == warm_up["classes"] > 0 and not warm_up["failed"], warm_up
+    said = inside(container, "dsv4-pd cache warm && dsv4-pd cache status")
+    assert "0 kernels compiled" in said and "since the start: 0 compiled" in said, said
 
     # `serve` dies: nothing inside can heal that, so the container ends and Docker's policy brings it back.
     serve = inside(container, "cat /proc/1/task/1/children").split()[0]

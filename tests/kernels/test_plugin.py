@@ -28,7 +28,7 @@ def test_kernels_is_auto_or_stock() -> None:
     assert settings.load({}).enabled
     assert settings.load({"DSV4_KERNELS": ""}).enabled
     assert not settings.load({"DSV4_KERNELS": "stock"}).enabled
-    with pytest.raises(settings.SettingsError, match=r"DSV4_KERNELS='off', expected auto or stock"):
+    with pytest.raises(settings.KernelSettingsError, match=r"DSV4_KERNELS='off', expected auto or stock"):
         settings.load({"DSV4_KERNELS": "off"})
 
 
