@@ -22,7 +22,17 @@ PARTS = {
         "a checkpoint and an otherwise empty card (stop); after answers they are compared",
     ),
     "tensor-parallel": ("gpu.parts.tensor_parallel", "main", "two empty cards and a checkpoint"),
+    "warm": ("gpu.parts.warm", "main", "a checkpoint and an otherwise empty card (stop)"),
+    "shrunk": ("gpu.parts.shrunk", "main", "nothing"),
     "layouts": ("gpu.parts.layouts", "main", "two empty cards and a checkpoint"),
+    "tune": ("gpu.parts.tune", "main", "two empty cards and a checkpoint"),
+    "offload": ("gpu.parts.offload", "main", "an otherwise empty card and a checkpoint (stop)"),
+    "variants": (
+        "gpu.parts.variants",
+        "main",
+        "an otherwise empty card and a checkpoint (stop); then answers are compared",
+    ),
+    "variants-pair": ("gpu.parts.variants", "paired", "variants"),
     "stop": ("gpu.parts.kernels", "stop", "nothing"),
 }
 

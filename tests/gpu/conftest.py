@@ -12,5 +12,8 @@ collect_ignore = [
     "kit/unpack.py",
     "model",
     "parts/kernels.py",
+    "parts/offload.py",
     "parts/tensor_parallel.py",
+    "parts/variants.py",
+    "variants_side.py",
 ]

@@ -6,13 +6,14 @@ import dataclasses
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy
 import torch
 
-from gpu import forced
+from gpu import forced, variants_side
 from gpu.compare import difference
-from gpu.model import checkpoint, experts, formats, initial, reference, steps, train
+from gpu.model import checkpoint, experts, formats, initial, reference, steps, train, widen
 from gpu.model.shape import Shape
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,13 +76,42 @@ def rope_is_the_engine_s() -> None:
         assert getattr(rotary, f"{name}_attention_scaling") == 1.0
 
 
-def made(folder: Path) -> object:
-    model = reference.empty(TINY, "cpu", torch.float32)
-    initial.initialise(model, TINY)
-    weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    size = checkpoint.write(TINY, {k: v.detach() for k, v in weights.items()}, ROOT / "demo/model", folder, "cpu")
+def narrow() -> Any:
+    """The narrow model, before any training."""
+    model = reference.empty(TINY.narrow(), "cpu", torch.float32)
+    initial.initialise(model, TINY.narrow())
+    return model
+
+
+def made(folder: Path) -> Any:
+    weights = widen.widened(TINY, train.kept(narrow()))
+    size = checkpoint.write(TINY, weights, ROOT / "demo/model", folder, "cpu")
     assert size > 1e6
     return reference.load(folder, "cpu")
+
+
+def the_wide_model_is_the_narrow_one() -> None:
+    model, wide = narrow(), reference.empty(TINY, "cpu", torch.float32)
+    torch.manual_seed(3)
+    for name, value in train.kept(model).items():
+        if name.endswith((".fn", "hc_fn", "norm.weight", "gate.weight")):  # they start even: nothing would be mixed up
+            value.mul_(1 + 0.3 * torch.randn(value.shape))
+    own = {**dict(wide.named_parameters()), **dict(wide.named_buffers())}
+    with torch.no_grad():
+        for name, value in widen.widened(TINY, train.kept(model)).items():
+            own[name].copy_(value)
+        for layer in range(TINY.layers):
+            block = wide.model.layers[layer].mlp.experts
+            up, down = experts.unpacked(TINY, layer, "cpu", torch.float32)
+            block.gate_up_proj.copy_(up)
+            block.down_proj.copy_(down)
+        ids = torch.randint(0, 1500, (2, 300), generator=torch.Generator().manual_seed(4))
+        first = torch.log_softmax(model(input_ids=ids, use_cache=False).logits, -1)
+        second = torch.log_softmax(wide(input_ids=ids, use_cache=False).logits, -1)
+        own["model.layers.2.self_attn.q_a_proj.weight"][:, :32] *= -1  # one block of one copy
+        third = torch.log_softmax(wide(input_ids=ids, use_cache=False).logits, -1)
+    torch.testing.assert_close(second, first, rtol=0, atol=2e-4)
+    assert (third - first).abs().max() > 1e-2
 
 
 def a_checkpoint_is_read_back_and_in_chunks() -> None:
@@ -97,8 +127,7 @@ def a_checkpoint_is_read_back_and_in_chunks() -> None:
 
 
 def training_sees_the_window_that_the_model_has() -> None:
-    model = reference.empty(TINY, "cpu", torch.float32)
-    initial.initialise(model, TINY)
+    model = narrow()
     ids = torch.randint(0, 1500, (2, 200), generator=torch.Generator().manual_seed(2))
     mask = steps.window_mask(200, TINY.window, "cpu", torch.float32).expand(2, -1, -1, -1)
     with torch.no_grad():
@@ -169,12 +198,14 @@ CHECKS = (
     fp8_and_mxfp4_come_back,
     mxfp4_is_read_as_the_engine_reads_it,
     rope_is_the_engine_s,
+    the_wide_model_is_the_narrow_one,
     a_checkpoint_is_read_back_and_in_chunks,
     training_sees_the_window_that_the_model_has,
     tokens_are_forced_and_middle_chunks_dropped,
     a_fault_changes_one_scale_of_each_entry_and_nothing_else,
     a_page_fault_moves_valid_indices_alone,
     distances_are_what_they_say,
+    *variants_side.CHECKS,
 )
 
 

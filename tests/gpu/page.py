@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import Any
 
 Line = dict[str, Any]
-ORDER = ("model", "memory", "serve", "ready", "answers", "kernels", "pair", "tensor-parallel", "layouts")
+ORDER = (
+    "model",
+    "memory",
+    "serve",
+    "ready",
+    "answers",
+    "kernels",
+    "pair",
+    "tensor-parallel",
+    "layouts",
+    "offload",
+    "variants",
+    "variants-pair",
+)
 HEAD = """# The GPU ring
 
 Written by `make gpu-page` from the records in `tests/gpu/records/`; edit those or `tests/gpu/page.py`, not this page.
@@ -148,9 +161,22 @@ def sentence(line: Line) -> str:
         name: value for name, value in line.items() if name not in ("kind", "what", "ok", "said", "lines", "versions")
     }
     figures = ", ".join(f"{name} {short(value)}" for name, value in rest.items() if value not in (None, [], {}))
+    if line["kind"] == "refusal":
+        return f"* {line['variant']} does not start: {refusal(line['raised'])}"
     if line["kind"] == "check":
         return f"* {line['what']}: {'yes' if line['ok'] else '**no**'}" + (f" ({figures})" if figures else "")
     return f"* {line['kind']}: {figures}" if line["kind"] in ("model", "answers", "killed", "not-run") else ""
+
+
+def refusal(raised: list[str] | dict[str, list[str]]) -> str:
+    """The engine's own words, whole; of a pair by the server that said them.
+
+    >>> refusal({"decode": ["ValueError: no"], "prefill": []}), refusal([])
+    ('decode: `ValueError: no`', 'it says nothing')
+    """
+    if isinstance(raised, dict):
+        return "; ".join(f"{name}: {refusal(texts)}" for name, texts in sorted(raised.items()) if texts) or refusal([])
+    return ", ".join(f"`{text}`" for text in raised) or "it says nothing"
 
 
 def short(value: object) -> str:

@@ -23,7 +23,6 @@ FLAGS: dict[str, str | None] = {
     "disable-overlap-schedule": "",  # dsv4_ring.force counts a request's tokens
     "enable-custom-logit-processor": "",
     "enable-metrics": "",
-    "trust-remote-code": "",
     "chunked-prefill-size": "8192",
     "context-length": "40960",
     "cuda-graph-max-bs-decode": "64",
@@ -49,6 +48,7 @@ class Server:
     cards: str = "0"  # as CUDA_VISIBLE_DEVICES has them
     flags: Mapping[str, str | None] = field(default_factory=dict)  # None: the flag is left away; "": without a value
     env: Mapping[str, str] = field(default_factory=dict)
+    model: Path | None = None  # None: MODEL
 
     @property
     def url(self) -> str:
@@ -74,7 +74,7 @@ class Server:
         flags = {**FLAGS, **self.flags, "port": str(self.port), "nccl-port": str(self.port + 5000), "host": "127.0.0.1"}
         given = [(name, value) for name, value in sorted(flags.items()) if value is not None]
         words = [word for name, value in given for word in (f"--{name}", value) if word]
-        return [str(PYTHON), "-m", "sglang.launch_server", "--model-path", str(MODEL), *words]
+        return [str(PYTHON), "-m", "sglang.launch_server", "--model-path", str(self.model or MODEL), *words]
 
     def environment(self) -> dict[str, str]:
         return {

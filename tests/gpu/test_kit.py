@@ -89,3 +89,10 @@ def test_the_ring_s_plugin_is_in_no_image() -> None:
         assert "dsv4-ring" not in (ROOT / name).read_text() and "dsv4_ring" not in (ROOT / name).read_text()
     for profile in (ROOT / "config/profiles").glob("*.toml"):
         assert "dsv4-ring" not in profile.read_text()
+
+
+def test_what_our_own_plugins_need_is_packed_with_them(pack: ModuleType) -> None:
+    files = [ROOT / name / "pyproject.toml" for name in pack.SOURCES["plugins"]]
+    packed = [tomllib.loads(file.read_text())["project"] for file in files]
+    needed = {need for project in packed for need in project.get("dependencies", []) if need.startswith("dsv4-")}
+    assert needed and needed <= {project["name"] for project in packed}

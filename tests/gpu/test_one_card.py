@@ -18,13 +18,13 @@ sys.path.insert(0, {tests!r})
 import dsv4_pd
 from gpu import one_card
 from support import plans
-from dsv4_pd.plan import paths
+from dsv4_pd.plan import shipped
 from dsv4_pd.errors import HardwareError
 
 folder = Path({folder!r})
 for path in [*Path({root!r}, "config/profiles").glob("*.toml"), *Path({tests!r}, "gpu/profiles").glob("*.toml")]:
     shutil.copy(path, folder)
-paths.profiles_dir = lambda: folder
+shipped.profiles_dir = lambda: folder
 card = replace(plans.eight_cards(1).gpus[0], compute_capability=(9, 0), numa_node=None)
 facts = replace(plans.eight_cards(1), gpus=(card,) * {cards})
 places = one_card.patch(dsv4_pd) if {patched} else 0

@@ -53,6 +53,12 @@ def test_requests_in_flight_are_timed_from_the_kill(server: None) -> None:
     assert all(0 <= item["ended"] < 10 for item in found) and "decode is gone" in found[0]["answer"]
 
 
+def test_what_is_served_in_spite_of_the_kill_is_no_failure() -> None:
+    found = [{"status": 200, "ended": 56.4}, {"status": 502, "ended": 0.2}, {"status": 503, "ended": 4.0}]
+    assert pair.failed_last(found) == 4.0
+    assert pair.failed_last(found[:1]) == 0.0
+
+
 def test_memory_that_stays_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "memory_used", lambda: [500, 0])
     assert pair.clean([450, 0], 64)

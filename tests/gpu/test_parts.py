@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from dsv4_pd.plan import profiles
+from dsv4_pd.plan import memory_model, profiles
 
 from gpu import __main__ as ring
 from gpu import machine, servers
-from gpu.parts import lineup, memory, questions, ready
+from gpu.model.shape import Shape
+from gpu.parts import kept, lineup, memory, questions, ready, variant_lineup
 from gpu.record import Part
 
 HERE = Path(__file__).parent
@@ -75,11 +77,33 @@ def test_the_engine_s_figures_are_read_off_its_own_lines() -> None:
     assert memory.DONE.search(LOG) and not memory.DONE.search(LOG.rsplit("[", 1)[0])
 
 
+def sized(record: Path) -> list[dict[str, Any]]:
+    """The servers of a record that got as far as their pools; one that did not is a failed check of the part."""
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "memory" and "full_tokens" in line["found"]]
+
+
+@pytest.mark.parametrize("record", sorted(HERE.glob("records/*/memory.jsonl")), ids=lambda path: path.parent.name)
+def test_the_product_s_memory_model_says_what_the_engine_says_on_the_card(record: Path) -> None:
+    """Weights, context and pools together, from the card's total memory alone: within 1 %."""
+    model = memory_model.shape_of(Shape().config())
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    (card,) = {card["memory"] for line in lines if line["kind"] == "machine" for card in line["cards"]}
+    alone = [line for line in sized(record) if "note" not in line]
+    assert model and len(alone) >= 4
+    for line in alone:
+        fraction, found = float(line["flags"]["mem-fraction-static"]), line["found"]
+        load = memory_model.Load(
+            "single", 1, fraction, int(found["max_num_reqs"]), 8192, window_ratio=found["swa_ratio"]
+        )
+        said = memory_model.estimate(model, load, int(card.split()[0]) * memory_model.MIB)
+        assert said.tokens == pytest.approx(found["full_tokens"], rel=0.01)
+
+
 @pytest.mark.parametrize("record", sorted(HERE.glob("records/*/memory.jsonl")), ids=lambda path: path.parent.name)
 def test_recorded_pools_are_the_bytes_over_the_bytes_a_token(record: Path) -> None:
     """The engine's rule: what is available, less the state of c128, over bytes a token, in whole pages."""
-    lines = [json.loads(line) for line in record.read_text().splitlines()]
-    found = [line["found"] for line in lines if line["kind"] == "memory"]
+    found = [line["found"] for line in sized(record)]
     assert len(found) >= 4
     for item in found:
         tokens = (item["available_gb"] - item["c128_state_fixed_gb"]) * 2**30 / item["bytes_per_full_token"]
@@ -97,8 +121,8 @@ def test_prompts_of_one_seed_begin_alike_and_others_do_not() -> None:
 def test_records_say_that_pools_shrink_by_what_is_loaded_and_left_free() -> None:
     """available = free after the load, less the share left free of what was free before: as the engine logs them."""
     for record in HERE.glob("records/*/memory.jsonl"):
-        for line in map(json.loads, record.read_text().splitlines()):
-            if line["kind"] != "memory" or "share the card" in line.get("note", ""):
+        for line in sized(record):
+            if "share the card" in line.get("note", ""):
                 continue
             found, fraction = line["found"], float(line["flags"]["mem-fraction-static"])
             kept_free = found["avail_mem_before_load_gb"] * (1 - fraction)
@@ -119,10 +143,26 @@ def test_the_ring_s_profiles_are_profiles(path: Path) -> None:
 
 
 def test_servers_share_no_port_and_no_file() -> None:
-    every = [*lineup.SERVERS, lineup.ALONE, lineup.NCCL, lineup.IPC]
+    every = [*lineup.SERVERS, lineup.ALONE, lineup.NCCL, lineup.IPC, kept.PLAIN, kept.KEPT]
+    every += [one.server for one in variant_lineup.VARIANTS]
     ports = [port for server in every for port in (server.port, server.port + 5000)]
     assert len(ports) == len(set(ports))
     assert len({server.log for server in every}) == len(every)
+
+
+def test_variants_have_models_of_their_own_and_what_is_refused_is_said() -> None:
+    from dsv4_pd.plan.checkpoint import NVFP4_RUNNERS
+
+    folders = {one.server.name: one.server.model for one in variant_lineup.VARIANTS}
+    assert folders["nvfp4-cutlass"] == folders["nvfp4"] and len(set(folders.values())) == 4
+    assert servers.Server("x", 1).command()[4] == str(servers.MODEL)
+    here = {one.server.name for one in variant_lineup.VARIANTS if one.starts(9.0)}
+    assert here == {"nvfp4", "dspark", "eagle"}, "on a Hopper card; the others' refusals are the record"
+    assert {one.server.name for one in variant_lineup.VARIANTS if one.starts(12.0)} == here | {"nvfp4-cutlass"}
+    runners = {one.server.flags.get("moe-runner-backend", servers.FLAGS["moe-runner-backend"])
+               for one in variant_lineup.VARIANTS}  # fmt: skip
+    assert runners <= set(NVFP4_RUNNERS)
+    assert set(variant_lineup.PAIRED) <= set(variant_lineup.FOLDERS)
 
 
 def test_flags_without_a_value_stand_alone() -> None:
@@ -143,3 +183,16 @@ def test_a_server_that_is_gone_is_not_alive_and_stopping_it_is_harmless(
     server.stop(4)
     assert sleeper.wait(5) != 0 and not server.alive()
     assert os.listdir(tmp_path) == []  # noqa: PTH208
+
+
+def test_the_offload_part_s_prompts_are_more_than_the_card_and_less_than_the_host_holds() -> None:
+    """Each prompt has at least three quarters of the length (gpu.cases)."""
+    ratio = float(kept.KEPT.flags["hicache-ratio"] or 0)
+    assert kept.POOL < kept.COUNT * kept.CONTEXT * 3 // 4 and ratio * kept.POOL > kept.COUNT * kept.CONTEXT
+    more = {name for name, value in kept.KEPT.flags.items() if kept.PLAIN.flags.get(name) != value}
+    assert more == {"enable-hierarchical-cache", "hicache-ratio"}
+    rows = [
+        f'sglang:cached_tokens_total{{cache_source="{name}",m="x"}} {tokens}'
+        for name, tokens in (("host", 7.0), ("device", 9.0))
+    ]
+    assert kept.counted("\n".join(["# HELP", *rows])) == 7.0

@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass
 FARTHER = 1.15
 KL_FLOOR, DLOGPROB_FLOOR = 2e-4, 1e-3  # nats: below it two bfloat16 pipelines cannot be told apart
 # Ours reads the same quantised cache and activations as the engine's own, so it lies nearer to it than the oracle does.
-# On an H200 (2026-11-30): ours at 0.22 to 0.37 of the oracle's distance, a kernel one page off at 1.09 or more.
-NEARER = 0.6
+# On an H200 (2026-11-30), as shares of the oracle's distance from the engine's own. A model with little training: ours
+# 0.03 to 0.51 (KL) and 0.22 to 0.37 (|dlogprob|), a kernel one page off 1.09 or more. One that recalls, whose every
+# rounding decides what is looked at next: ours 0.30 to 0.63 and 0.52 to 0.82; wrong kernels have not run on it yet.
+NEARER_KL, NEARER_DLOGPROB = 0.75, 0.9
 NOISE_TIMES = 4.0  # or within so many times what two runs of the engine's own differ by
 
 
@@ -38,10 +40,10 @@ def verdict(noise: Difference, stock_oracle: Difference, ours_stock: Difference,
     allowed = FARTHER * stock_oracle.kl_mean + KL_FLOOR
     if not ours_oracle.kl_mean <= allowed:
         why.append(f"mean KL from the oracle {ours_oracle.kl_mean:.3g}, expected at most {allowed:.3g}")
-    close = max(NOISE_TIMES * noise.kl_mean, NEARER * stock_oracle.kl_mean) + KL_FLOOR
+    close = max(NOISE_TIMES * noise.kl_mean, NEARER_KL * stock_oracle.kl_mean) + KL_FLOOR
     if not ours_stock.kl_mean <= close:
         why.append(f"mean KL from the engine's own {ours_stock.kl_mean:.3g}, expected at most {close:.3g}")
-    apart = max(NOISE_TIMES * noise.dlogprob_mean, NEARER * stock_oracle.dlogprob_mean) + DLOGPROB_FLOOR
+    apart = max(NOISE_TIMES * noise.dlogprob_mean, NEARER_DLOGPROB * stock_oracle.dlogprob_mean) + DLOGPROB_FLOOR
     if not ours_stock.dlogprob_mean <= apart:
         found = ours_stock.dlogprob_mean
         why.append(f"mean |dlogprob| from the engine's own {found:.3g}, expected at most {apart:.3g}")

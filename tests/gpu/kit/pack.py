@@ -23,6 +23,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 LISTS = HERE / "left-out.toml"
 FATBIN = ROOT / "docker/steps/fatbin.py"
+# Our own distributions, by the environment that they go into.
+SOURCES = {"plugins": ("hooks", "kernels", "gate", "tests/gpu/engine"), "appliance": ("entrypoint",)}
 OLD = "2020-01-01 00:00:00Z"
 TARGET = ("--python-version", "3.12", "--python-platform", "x86_64-manylinux_2_39", "--only-binary", ":all:")
 _REQUIREMENT = re.compile(r"^([a-z0-9][a-z0-9._-]*)==")
@@ -115,8 +117,7 @@ def appliance(options: Options) -> Path:
     app, wheels = options.out / "app", options.out / "wheels"
     for folder in (app, wheels):
         shutil.rmtree(folder, ignore_errors=True)
-    sources = {"plugins": ("kernels", "gate", "tests/gpu/engine"), "appliance": ("entrypoint",)}
-    for part, names in sources.items():
+    for part, names in SOURCES.items():
         for name in names:
             build(options, ROOT / name, wheels / part)
     for name in ("appliance", "router", "smg"):
@@ -131,6 +132,9 @@ def appliance(options: Options) -> Path:
         shutil.copy(profile, share / "config/profiles")
     ring = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "records", "test_*")
     shutil.copytree(HERE.parent, app / "ring/gpu", ignore=ring)
+    (app / "ring/gpu/steps").mkdir()
+    for name in ("fatbin.py", "holes.py"):
+        shutil.copy(FATBIN.with_name(name), app / "ring/gpu/steps" / name)
     if options.corpus:
         shutil.copy(options.corpus, app / "ring/corpus.npz")
     return app

@@ -6,7 +6,7 @@ Layers: window only, window only, then c4 and c128 in turn, as in Flash: each ki
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -33,6 +33,23 @@ class Shape:
     hash_layers: int = 3
     context: int = 65536
     eps: float = 1e-6
+    # How often the model that is trained is repeated in this one (model/widen.py); they divide the widths above.
+    tiles: int = 16
+    rank_tiles: int = 8
+    index_tiles: int = 8
+
+    def narrow(self) -> Shape:
+        """The shape that is trained: the same heads, head widths and layers, a residual stream of 256."""
+        return replace(
+            self,
+            hidden=self.hidden // self.tiles,
+            q_rank=self.q_rank // self.rank_tiles,
+            o_rank=self.o_rank // self.rank_tiles,
+            index_heads=self.index_heads // self.index_tiles,
+            tiles=1,
+            rank_tiles=1,
+            index_tiles=1,
+        )
 
     @property
     def groups(self) -> int:

@@ -2,6 +2,7 @@
 
     python -m gpu.model.train OUT --corpus FILE.npz --tokenizer DIR [--seconds 150] [--heads 16]     0 seconds: random
 
+What is trained is the narrow model (model/widen.py); it is kept beside the checkpoint, and a further run trains it on.
 Fixed seeds; how many steps fit depends on the card, so two runs give two models: a comparison uses one.
 """
 
@@ -18,22 +19,27 @@ from typing import Any
 
 import numpy
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from gpu.model import checkpoint, reference
+from gpu.model.asked import HELD_OUT, right_answers
 from gpu.model.indexers import Indexers
 from gpu.model.initial import SEED, initialise
 from gpu.model.shape import Shape
 from gpu.model.steps import Masters, Step, profiled
+from gpu.model.widen import widened
 
 # Rows of a batch by their length: attention's weights of the longest take as much memory as all else.
-ROWS = {512: 16, 1024: 8, 4096: 1}
+ROWS = {512: 16, 1024: 8, 4096: 2}
 # How often a batch has rows of this length; the longest ones teach the indexer.
 MIX = {512: 0.6, 1024: 0.25, 4096: 0.15}
-HELD_OUT = 64  # rows of each length that no batch has: what servers and oracle are asked
 PROFILED = 1  # the step that is profiled: kernels are made by then, and it is not yet a graph
 WARM_UP = 0.05  # of the time
 TINY = {"hidden": 256, "heads": 8, "head_dim": 64, "rope_dim": 16, "q_rank": 128, "o_rank": 64, "index_heads": 4,
-        "index_dim": 32, "experts": 16, "expert_width": 64}  # fmt: skip
+        "index_dim": 32, "experts": 16, "expert_width": 64,
+        "tiles": 2, "rank_tiles": 2, "index_tiles": 2}  # fmt: skip
+NARROW = "narrow.safetensors"
 
 
 def batches(corpus: Path, device: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -65,11 +71,11 @@ class Training:
         self.by_length: dict[int, Step] = {}
         self.steps, self.said, self.means = 0, -5.0, [math.nan, math.nan]
 
-    def step(self, ids: torch.Tensor, learned: torch.Tensor, done: float, elapsed: float) -> None:
+    def step(self, ids: torch.Tensor, learned: torch.Tensor, share: float, elapsed: float) -> None:
         length = ids.shape[1]
         if length not in self.by_length:
             self.by_length[length] = Step(self.model, self.indexers, self.masters, len(ids), length, self.pool)
-        self.masters.set_rate(rate(done))
+        self.masters.set_rate(share)
         if self.steps == PROFILED and self.on_card:
             profiled(self.by_length[length], ids, learned)
         else:
@@ -89,7 +95,7 @@ class Training:
         print(json.dumps(line | {"answers": self.means[0], "indexer": self.means[1]}), flush=True)
 
 
-def train(model: Any, corpus: Path, seconds: float, width: int) -> dict[str, Any]:
+def train(model: Any, corpus: Path, seconds: float, width: int, times: float = 1.0) -> dict[str, Any]:
     """Train for so many seconds; the rate falls with the time, not with the steps."""
     device = str(next(model.parameters()).device)
     if device != "cpu":
@@ -100,21 +106,28 @@ def train(model: Any, corpus: Path, seconds: float, width: int) -> dict[str, Any
     model.train()
     begun = time.monotonic()
     while (elapsed := time.monotonic() - begun) < seconds:
-        training.step(*next(source), elapsed / seconds, elapsed)
+        training.step(*next(source), times * rate(elapsed / seconds), elapsed)
     model.eval()
     answers, indexer = training.means
     return {"steps": training.steps, "seconds": seconds, "loss": answers, "indexer_loss": indexer}
 
 
-def resumed(model: Any, shape: Shape, out: Path) -> int:
-    """Take the weights of an earlier run, as they were quantised; returns its steps. The optimiser starts from zero."""
-    if not (out / "training.json").exists():
-        return 0
+def kept(model: Any) -> dict[str, torch.Tensor]:
+    """The narrow model's own weights: the routed experts come from a seed."""
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    for name, value in checkpoint.dense(out, shape):
-        own[name].data.copy_(value)
-    story = json.loads((out / "training.json").read_text())
-    return int(story["steps"]) + int(story.get("steps_before", 0))
+    return {name: value.detach() for name, value in own.items() if "experts." not in name or "shared" in name}
+
+
+def resumed(model: Any, file: Path) -> int:
+    """Take the weights of an earlier run; returns its steps. The optimiser starts from zero."""
+    if not file.exists():
+        return 0
+    own = kept(model)
+    with safe_open(str(file), "pt") as weights:
+        names = weights.keys()  # no mapping
+        for name in names:
+            own[name].copy_(weights.get_tensor(name))
+        return int(weights.metadata()["steps"])
 
 
 def parsed() -> argparse.Namespace:
@@ -125,7 +138,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--resume", action="store_true", help="train on from the checkpoint in OUT, where there is one")
+    parser.add_argument("--rate", type=float, default=1.0, help="learning rates, times this")
+    parser.add_argument("--narrow", action="store_true", help="write the narrow model alone")
     parser.add_argument("--tiny", action="store_true", help="widths for a rehearsal on the CPU; no kernel takes them")
     return parser.parse_args()
 
@@ -133,22 +147,29 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     options = parsed()
     shape = replace(Shape(heads=options.heads), **TINY) if options.tiny else Shape(heads=options.heads)
+    narrow = shape.narrow()
     torch.manual_seed(SEED)
     begun = time.monotonic()
     # bfloat16 throughout, as the engine computes; processors without it would take minutes a step
     dtype = torch.float32 if options.device == "cpu" else torch.bfloat16
-    model = reference.empty(shape, options.device, dtype)
+    model = reference.empty(narrow, options.device, dtype)
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
-    initialise(model, shape)
-    before = resumed(model, shape, options.out) if options.resume else 0
+    initialise(model, narrow)
+    before = resumed(model, options.out / NARROW)
     print(f"made in {time.monotonic() - begun:.1f} s", flush=True)
-    story = train(model, options.corpus, options.seconds, shape.hidden) if options.seconds else {"steps": 0}
-    story["steps_before"] = before
-    weights = {k: v.detach() for k, v in [*model.named_parameters(), *model.named_buffers()]}
-    size = checkpoint.write(shape, weights, options.tokenizer, options.out, options.device)
-    (options.out / "training.json").write_text(json.dumps(story))
-    print(f"{options.out}: {size / 1e9:.2f} GB, {story}, {time.monotonic() - begun:.1f} s in all", flush=True)
+    story = train(model, options.corpus, options.seconds, narrow.hidden, options.rate) if options.seconds else {}
+    story = {"steps": before + int(story.pop("steps", 0)), **story}
+    if options.corpus:
+        story["right"] = right_answers(model, options.corpus)
+        print(json.dumps(story), flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    weights = {name: value.contiguous().cpu() for name, value in kept(model).items() if "inv_freq" not in name}
+    save_file(weights, str(options.out / NARROW), {"steps": str(story["steps"])})
+    if not options.narrow:
+        size = checkpoint.write(shape, widened(shape, kept(model)), options.tokenizer, options.out, options.device)
+        (options.out / "training.json").write_text(json.dumps(story))
+        print(f"{options.out}: {size / 1e9:.2f} GB, {time.monotonic() - begun:.1f} s in all", flush=True)
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ def single(part: Part, base: str) -> None:
     KEPT.write_text(json.dumps(asked(part, base)))
 
 
-def compared(part: Part, base: str) -> None:
-    """The pair's answers, against one server's where they were kept."""
+def compared(part: Part, base: str, what: str = "the pair answers as one server does") -> None:
+    """Answers of the pair, or of another server, against one server's where they were kept."""
     found = asked(part, base)
     if not KEPT.exists():
         part.line("answers", of="one server", asked=0)
@@ -64,7 +64,6 @@ def compared(part: Part, base: str) -> None:
     both = [text for text in found if text in one]
     equal = [text for text in both if found[text][0] == one[text][0]]
     apart = [
-        {"pair": found[t][0][:80], "single": one[t][0][:80], "least_gap": found[t][1]} for t in both if t not in equal
+        {"here": found[t][0][:80], "single": one[t][0][:80], "least_gap": found[t][1]} for t in both if t not in equal
     ]
-    part.expect(len(equal) >= EQUAL * len(both), "the pair answers as one server does", equal=len(equal), of=len(both),
-                apart=apart)  # fmt: skip
+    part.expect(len(equal) >= EQUAL * len(both), what, equal=len(equal), of=len(both), apart=apart)

@@ -12,7 +12,7 @@ from gpu.servers import MODEL, PYTHON, ROOT, WORK
 
 CORPUS = ROOT / "ring/corpus.npz"
 TOKENIZER = ROOT / "venvs/appliance/share/dsv4-pd/demo/model"
-SECONDS = float(os.environ.get("RING_TRAIN_SECONDS", "150"))
+SECONDS = float(os.environ.get("RING_TRAIN_SECONDS", "300"))
 HEADS = os.environ.get("RING_HEADS", "16")
 
 
@@ -32,7 +32,7 @@ def make(part: Part, seconds: float) -> int:
     """Exit status of the training; its progress becomes lines of the part."""
     log = WORK / "train.log"
     command = [PYTHON, "-m", "gpu.model.train", MODEL, "--corpus", CORPUS, "--tokenizer", TOKENIZER,
-               "--seconds", seconds, "--heads", HEADS, "--resume"]  # fmt: skip
+               "--seconds", seconds, "--heads", HEADS]  # fmt: skip
     with log.open("w") as out:
         done = subprocess.run([str(word) for word in command], stdout=out, stderr=out, check=False)
     lines = log.read_text().splitlines()

@@ -27,8 +27,8 @@ def plant(fault: str) -> None:
     wrong = {"scale": scale_off, "page": page_off}[fault]
     own: Callable[..., torch.Tensor] = vars(adapters)["sparse_mla_decode"]
 
-    def faulty(*args: Any) -> torch.Tensor:
-        return own(*wrong(*args))
+    def faulty(*args: Any, **named: Any) -> torch.Tensor:
+        return own(*wrong(*args), **named)
 
     vars(adapters)["sparse_mla_decode"] = faulty
 

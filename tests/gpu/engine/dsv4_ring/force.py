@@ -7,6 +7,7 @@ from decode. Needs `--disable-overlap-schedule`: only then has a request all its
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def force(logits: torch.Tensor, row: int, asked: dict[str, Any]) -> None:
     logits[row] = float("-inf")
     logits[row, tokens[step]] = 0.0
     if step == len(tokens) - 1:
-        draft = f"{file}.tmp.npy"
+        draft = f"{file}.{os.getpid()}.npy"  # every rank of a server writes, and all have the same distributions
         numpy.save(draft, torch.stack(kept).cpu().numpy())
         Path(draft).replace(file)
         del _rows[file]

@@ -15,7 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_LONGEST = 6000  # characters of a specialisation
+# Those that a launch chooses; the compiler derives the others.
+OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "launch_pdl", "launch_cooperative_grid", "debug")
+_LONGEST = 12000  # characters of a specialisation
 
 
 def start(file: str) -> list[str]:
@@ -55,10 +57,31 @@ def triton(write: Write) -> None:
     def listener(*, src: Any, metadata: dict[str, Any], metadata_group: Any, times: Any, cache_hit: bool) -> None:
         constants = {".".join(map(str, key)): repr(value) for key, value in getattr(src, "constants", {}).items()}
         options = {"warps": metadata.get("num_warps"), "stages": metadata.get("num_stages")}
-        text = json.dumps({"signature": getattr(src, "signature", {}), "constants": constants, **options}, default=str)
+        function = getattr(src, "fn", None)
+        origin = f"{getattr(function, '__module__', '?')}:{getattr(function, '__name__', '?')}"
+        text = json.dumps(
+            {
+                "signature": getattr(src, "signature", {}), "constants": constants, **options,
+                # What dsv4_bake.replay compiles it again from, for another card.
+                "function": origin, "replay": replay_of(src, metadata),
+            },
+            default=str,
+        )  # fmt: skip
         write("triton", metadata.get("name", "?"), text, times.total / 1e6, cached=cache_hit)
 
     knobs.compilation.listener = listener
+
+
+def replay_of(src: Any, metadata: dict[str, Any]) -> dict[str, Any] | None:
+    """Everything that the cache's key holds beside source, compiler and card; None where JSON can't say it."""
+    values = getattr(src, "constants", {})
+    if not all(isinstance(value, (int, float, str, bool, type(None))) for value in values.values()):
+        return None
+    attrs = {".".join(map(str, key)): value for key, value in getattr(src, "attrs", {}).items()}
+    options = {name: metadata.get(name) for name in OPTIONS}
+    return {"constants": {".".join(map(str, key)): value for key, value in values.items()}, "attrs": attrs} | {
+        "options": {name: value for name, value in options.items() if value is not None}
+    }
 
 
 def tilelang(write: Write) -> None:
