@@ -206,7 +206,7 @@ def test_what_is_needed_is_gathered_from_plans_and_data() -> None:
     flags = needs.server_flags(planned)
     assert {"prefill", "decode"} <= flags["--disaggregation-mode"]
     assert {"EAGLE", "DSPARK"} == flags["--speculative-algorithm"]
-    assert {"--numa-node", "--cuda-graph-max-bs-decode", "--revision", "--max-total-tokens"} <= set(flags)
+    assert {"--numa-node", "--cuda-graph-max-bs-decode", "--model-path", "--max-total-tokens"} <= set(flags)
     assert "--disable-retries" in needs.router_flags(planned, "smg") & needs.router_flags(planned, "sglang-router")
     assert {"SGLANG_HOST_IP", "SGLANG_PLUGINS"} <= needs.variables(planned)
     assert {"sglang:realtime_tokens_total", "sglang:time_to_first_token_seconds_bucket"} <= needs.metrics()
@@ -221,13 +221,16 @@ def test_the_pinned_digests_are_of_the_pinned_engine() -> None:
 
 
 def test_every_line_that_others_write_is_a_signature() -> None:
-    subjects = [
-        " … ".join(pieces)
+    alternatives = [
+        pieces
         for entry in needs.signatures()
         for pieces in (lines.pieces_of_regex(entry["regex"]) if "regex" in entry else [(entry["text"],)])
     ]
+    subjects = [" … ".join(pieces) for pieces in alternatives]
     for start in program.OUTSIDE:
         assert any(subject.startswith(start) for subject in subjects), f"{start!r} is no signature any more"
+    for start in program.QUOTED:
+        assert any(piece.startswith(start) for pieces in alternatives for piece in pieces[1:]), start
 
 
 @pytest.mark.parametrize("given", ["no-such-folder", "empty"])

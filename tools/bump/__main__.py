@@ -28,13 +28,32 @@ PINNED = Path(__file__).with_name("pinned.json")
 HOOKS = (*gate.HOOKS, *gate.SCHEDULER_HOOKS, *kernels.HOOKS)
 # start of a signature -> who writes it: none of these stands in SGLang's own Python files
 OUTSIDE = {
+    ": block: [": "the CUDA runtime, for a kernel's assertion",
+    "] NCCL WARN ": "NCCL",
+    "Allocation on device": "torch",
     "CUDA error: ": "the CUDA runtime, through torch",
+    "CUDA out of memory.": "torch",
+    "Cuda failure '": "NCCL",
+    "DefaultCPUAllocator: ": "torch",
     "Found no NVIDIA driver on your system": "torch",
     "no kernel image is available": "the CUDA runtime",
     "CUDA driver version is insufficient": "the CUDA runtime",
+    "Unexpected error from cudaGetDeviceCount": "torch",
+    "No CUDA GPUs are available": "torch",
+    ": UserWarning: CUDA initialization: ": "torch",
+    "unable to ": "torch",
+    "ProcessGroupNCCL.cpp:": "torch",
+    "] Watchdog caught": "torch",
+    "Failed to set the allowed dynamic shared memory": "TVM, through TileLang",
+    "InternalError: ": "TVM, through TileLang",
+    "[Errno 28]": "Python",
     "[Errno 98]": "Python's socket module, through uvicorn",
     "[sgl_kernel] CRITICAL": "the sglang-kernel wheel",
+    "ncclInvalid": "NCCL, through torch",
+    "torch.distributed.DistBackendError: ": "torch",
 }
+# what SGLang passes on behind words of its own
+QUOTED = {"out of memory": "the CUDA runtime"}
 
 
 def main() -> int:
@@ -96,7 +115,7 @@ def of_engine(engine: Sources) -> Iterator[Difference]:
     )
     words = {f"--{name}": given.get(f"--{name}", set()) for name in needs.CHOICES}
     yield from checks.choices(words, engine)
-    yield from checks.log_lines(needs.signatures(), OUTSIDE, engine)
+    yield from checks.log_lines(needs.signatures(), OUTSIDE | QUOTED, engine)
     yield from checks.messages(reworded(), engine)
     yield from checks.metrics(needs.metrics(), engine)
     yield from checks.variables(needs.variables(planned), engine)

@@ -94,11 +94,17 @@ def log_lines(
         alternatives = lines.pieces_of_regex(entry["regex"]) if "regex" in entry else [(entry["text"],)]
         for pieces in alternatives:
             subject = " … ".join(pieces)
-            elsewhere = next((who for start, who in outside.items() if subject.startswith(start)), None)
-            if elsewhere:
-                yield Difference("log lines", subject, Fit.OUTSIDE, elsewhere)
+            writers = [_writer(piece, outside) for piece in pieces]
+            if writers[0]:
+                yield Difference("log lines", subject, Fit.OUTSIDE, writers[0])
             else:
-                yield _there("log lines", subject, lines.is_written(pieces, engine.texts))
+                own = tuple(piece for piece, writer in zip(pieces, writers, strict=True) if not writer)
+                yield _there("log lines", subject, lines.is_written(own, engine.texts))
+
+
+def _writer(piece: str, outside: Mapping[str, str]) -> str:
+    """Who writes it, where that is not the engine."""
+    return next((who for start, who in outside.items() if piece.startswith(start)), "")
 
 
 def messages(patterns: Iterable[re.Pattern[str]], engine: Sources) -> Iterator[Difference]:

@@ -18,9 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = ("entrypoint/dsv4_pd", "gate", "kernels/dsv4_kernels", "demo/plugin", "demo/train", "docker/check", "hooks")
 TESTS = ("tests/entrypoint/engine",)
 PLANS: tuple[dict[str, str], ...] = (
-    {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_MODEL_REVISION": "main", "DSV4_SPECULATIVE": "eagle"},
+    {
+        "DSV4_PROFILE": "rtx-pro-6000-8x",
+        "DSV4_MODEL": "flash-preview",
+        "DSV4_MODEL_REVISION": "main",
+        "DSV4_SPECULATIVE": "eagle",
+    },
     {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_SPECULATIVE": "dspark", "DSV4_MODE": "single"},
     {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_ROUTER": "smg", "DSV4_LOG_LEVEL": "debug"},
+    {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_ROUTER": "sglang-router"},
     {"DSV4_PROFILE": "rtx-pro-6000-4x"},
     {"DSV4_PROFILE": "single"},
     {"DSV4_PROFILE": "demo-cpu"},
@@ -114,7 +120,8 @@ def _long(words: Iterable[str]) -> set[str]:
 def variables(planned: Sequence[Planned]) -> set[str]:
     """SGLANG_* and SGL_* variables that a server is started with, or that our code and data name."""
     set_by_plan = {name for plan in planned for program in plan.programs for name, _ in program.env}
-    texts = [path.read_text(encoding="utf-8") for path in python_files(*OURS)]
+    # What an older deployment's units set is read by `migrate`, and given to no engine.
+    texts = [path.read_text(encoding="utf-8") for path in python_files(*OURS) if "migrate" not in path.parts]
     texts += [path.read_text(encoding="utf-8") for path in sorted((ROOT / "config").rglob("*.toml"))]
     texts.append((ROOT / "Dockerfile").read_text(encoding="utf-8"))
     return {name for text in [*texts, *set_by_plan] for name in re.findall(r"\bSGL(?:ANG)?_[A-Z0-9_]+\b", text)}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from bump.checks import Difference, Fit
 
 _NOT_SEEN = """\
-Sources say what exists, not what it does. After this page: `make engine test-kernels test-pair` with the new lock, then
-the GPU rings. NIXL, Triton and torch move with the lock as well; the CPU plugin checks NIXL's names when it starts, and
-`docker/check/engine.py` checks the rest in the image build."""
+Sources say what exists, not what it does. After this page: `make test-engine test-kernels test-pair` with the new
+lock, then the GPU rings. NIXL, Triton and torch move with the lock as well; the CPU plugin checks NIXL's names when
+it starts, and `docker/check/engine.py` checks the rest in the image build."""
 
 
 def render(version: str, pinned: str, findings: Sequence[Difference]) -> str:
