@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.bench.load import Load, Request, Target, generator
+from dsv4_pd.bench.load import LoadStep, Request, Target, generator
 from dsv4_pd.bench.summary import spread
 from dsv4_pd.errors import ApplianceError
 
@@ -30,15 +30,15 @@ class Disturbance:
     seed: int
 
     @property
-    def steady(self) -> Load:
+    def steady(self) -> LoadStep:
         """As many long answers as run at once."""
-        return Load("streams", self.streams, self.streams, self.stream_input, self.stream_output, seed=self.seed)
+        return LoadStep("streams", self.streams, self.streams, self.stream_input, self.stream_output, seed=self.seed)
 
     @property
-    def long(self) -> tuple[Load, ...]:
+    def long(self) -> tuple[LoadStep, ...]:
         """One load a prompt: fresh text each time, so that no cached prefix makes it short."""
         return tuple(
-            Load(f"prompt{number}", 1, 1, self.prompt_tokens, 1, seed=self.seed + number + 1)
+            LoadStep(f"prompt{number}", 1, 1, self.prompt_tokens, 1, seed=self.seed + number + 1)
             for number in range(self.prompts)
         )
 

@@ -34,8 +34,10 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """How many requests, how many at once, of what size. `dataset`: random, or a file of conversations."""
+class LoadStep:
+    """How many requests, how many at once, of what size. `dataset`: random, a file of conversations, or `trace:FILE`
+    with a request's lengths and arrival a line; `input_tokens` and `output_tokens` are then the smallest.
+    """
 
     name: str
     concurrency: int
@@ -66,6 +68,11 @@ class Request:
     error: str = ""
 
     @property
+    def itl_mean(self) -> float:
+        """Mean wait between two pieces of the answer, in seconds; 0 of an answer in one piece."""
+        return sum(self.itls) / len(self.itls) if self.itls else 0.0
+
+    @property
     def token_moments(self) -> list[float]:
         """When each piece of the answer arrived."""
         moments = [self.start + self.ttft]
@@ -74,11 +81,11 @@ class Request:
         return moments
 
 
-def arguments(load: Load, target: Target) -> list[str]:
+def arguments(load: LoadStep, target: Target) -> list[str]:
     """The generator's command line. Answers run to their full length, so that every run does the same work."""
     pace = ["--request-rate", str(load.rate)] if load.rate else []
     return [
-        *(_random(load) if load.dataset == "random" else _conversations(load)), *pace,
+        *(_random(load) if load.dataset == "random" or trace_of(load) else _conversations(load)), *pace,
         "--base-url", target.api_url, "--model", target.tokenizer, "--served-model-name", target.model,
         "--tokenizer", target.tokenizer, "--num-prompts", str(load.requests),
         "--max-concurrency", str(load.concurrency), "--seed", str(load.seed), "--warmup-requests", "0",
@@ -87,13 +94,23 @@ def arguments(load: Load, target: Target) -> list[str]:
     ]  # fmt: skip
 
 
-def _random(load: Load) -> list[str]:
+def trace_of(load: LoadStep) -> str | None:
+    """The file with lengths and arrivals, where the load has one.
+
+    >>> trace_of(LoadStep("x", 1, 1, 8, 8, dataset="trace:/tmp/a.jsonl"))
+    '/tmp/a.jsonl'
+    """
+    kind, _, path = load.dataset.partition(":")
+    return path if kind == "trace" else None
+
+
+def _random(load: LoadStep) -> list[str]:
     """Plain completions. No usage is asked for: the generator trips over the chunk without choices that carries it."""
     return ["--backend", "sglang-oai", "--dataset-name", "random-ids", "--random-input-len", str(load.input_tokens),
             "--random-output-len", str(load.output_tokens), "--random-range-ratio", "1.0"]  # fmt: skip
 
 
-def _conversations(load: Load) -> list[str]:
+def _conversations(load: LoadStep) -> list[str]:
     path = str(REAL_PROMPTS) if load.dataset == "real" else load.dataset
     usage = json.dumps({"stream_options": {"include_usage": True}})
     return ["--backend", "sglang-oai-chat", "--dataset-name", "custom", "--dataset-path", path,
@@ -101,12 +118,16 @@ def _conversations(load: Load) -> list[str]:
 
 
 @contextmanager
-def generator(loads: Sequence[Load], target: Target, folder: Path, after: Path | None = None) -> Iterator[Generator]:
+def generator(
+    loads: Sequence[LoadStep], target: Target, folder: Path, after: Path | None = None
+) -> Iterator[Generator]:
     """The generator as a running process; ended when the block ends."""
     stem = folder / loads[0].name
     steps = [
-        {"name": load.name, "argv": arguments(load, target), "after": str(after) if after else None} for load in loads
-    ]
+        {"name": load.name, "argv": arguments(load, target), "after": str(after) if after else None,
+         "trace": trace_of(load)}
+        for load in loads
+    ]  # fmt: skip
     files = {kind: str(stem.with_suffix(f".{kind}")) for kind in ("requests", "loaded", "begun")}
     stem.with_suffix(".plan").write_text(json.dumps({**files, "steps": steps}), encoding="utf-8")
     command = [str(target.engine_python), str(DRIVER), str(stem.with_suffix(".plan"))]
@@ -196,7 +217,7 @@ def _request(data: dict[str, Any]) -> Request:
 
 
 def run(
-    loads: Sequence[Load], target: Target, on_request: Callable[[Request], None] = lambda request: None
+    loads: Sequence[LoadStep], target: Target, on_request: Callable[[Request], None] = lambda request: None
 ) -> dict[str, list[Request]]:
     """Each load's requests by its name."""
     with tempfile.TemporaryDirectory(prefix="dsv4-bench-") as name, generator(loads, target, Path(name)) as process:

@@ -25,13 +25,18 @@ def html(runs: Sequence[Run]) -> str:
         *_soak(runs),
         *_table(runs),
     ]
+    return page(_title(runs), _facts(runs), sections)
+
+
+def page(title: str, facts: str, sections: Sequence[Section]) -> str:
+    """A page of its own: `facts` and each section's text and body are HTML."""
     body = "".join(f"<section><h2>{escape(head)}</h2><p>{text}</p>{inner}</section>" for head, text, inner in sections)
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(_title(runs))}</title><style>{style}</style></head><body><main>"
-        f"<header><h1>{escape(_title(runs))}</h1>{_facts(runs)}</header>{body}</main></body></html>\n"
+        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>"
+        f"<header><h1>{escape(title)}</h1>{facts}</header>{body}</main></body></html>\n"
     )
 
 
@@ -52,8 +57,8 @@ def _facts(runs: Sequence[Run]) -> str:
         "software": versions,
         "measured": f"{runs[0].head['time']} with {runs[0].head['generator']}, through the router",
     }
-    rows = "".join(f"<dt>{name}</dt><dd>{escape(str(text))}</dd>" for name, text in facts.items())
-    return f"<dl>{rows}</dl>"
+    terms = "".join(f"<dt>{name}</dt><dd>{escape(str(text))}</dd>" for name, text in facts.items())
+    return f"<dl>{terms}</dl>"
 
 
 def _interference(runs: Sequence[Run]) -> Iterator[Section]:
@@ -74,13 +79,13 @@ def _interference(runs: Sequence[Run]) -> Iterator[Section]:
 def _verdict(run: Run, point: Mapping[str, Any]) -> str:
     quiet, busy, rate = point["quiet"]["itl"], point["busy"]["itl"], point["rate"]
     grown = busy["p99"] / quiet["p99"]
-    rows = [
+    told = [
         ("token rate left while a prompt is read", f"{rate['left']:.0%}".replace("%", " %")),
         ("wait for a token, p50: alone → meanwhile", f"{_ms(quiet['p50'])} → {_ms(busy['p50'])}"),
         ("p99: alone → meanwhile", f"{_ms(quiet['p99'])} → {_ms(busy['p99'])} (× {grown:.1f})"),
         ("to read one prompt, p50", _ms(point["prompts"]["ttft"]["p50"])),
     ]
-    lines = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in rows)
+    lines = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in told)
     return f'<div class="tile"><h3>{escape(run.label)}</h3>{lines}</div>'
 
 
@@ -158,7 +163,7 @@ def _soak(runs: Sequence[Run]) -> Iterator[Section]:
         points = [point for point in run.points if "at_s" in point]
         if not points:
             continue
-        rows = [
+        trend_rows = [
             (t["figure"], f"{t['change']:+.1%}", f"{t['low']:+.1%} to {t['high']:+.1%}",
              "degrades" if t["worse"] else "steady")
             for t in trends(points)
@@ -167,7 +172,7 @@ def _soak(runs: Sequence[Run]) -> Iterator[Section]:
         reach = (0.0, points[-1]["at_s"] * 1.02), (0.0, max(y for _, y in spots) * 1.15)
         body = plot(Axes("seconds", "output tokens per second", *reach), [Series(run.label, spots, "s0", marks=True)])
         head = ("figure", "change over the run", "95 % interval", "verdict")
-        yield "Soak", "The trend over all windows, with its interval.", body + _rows(head, rows)
+        yield "Soak", "The trend over all windows, with its interval.", body + rows(head, trend_rows)
 
 
 _HEAD = (
@@ -185,9 +190,9 @@ _HEAD = (
 
 
 def _table(runs: Sequence[Run]) -> Iterator[Section]:
-    rows = [(run.label, *_cells(point)) for run in runs for point in _loads(run)]
-    if rows:
-        yield "All points", "Every load, every figure.", _rows(_HEAD, rows)
+    found = [(run.label, *_cells(point)) for run in runs for point in _loads(run)]
+    if found:
+        yield "All points", "Every load, every figure.", rows(_HEAD, found)
 
 
 def _cells(point: Mapping[str, Any]) -> tuple[str, ...]:
@@ -197,9 +202,10 @@ def _cells(point: Mapping[str, Any]) -> tuple[str, ...]:
     return point["name"], str(point["concurrency"]), ends, rate, *times, _ms(point["latency"]["p50"])
 
 
-def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def rows(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table as HTML; the cells are text."""
     first = "".join(f"<th>{escape(name)}</th>" for name in head)
-    rest = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    rest = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in lines)
     return f'<div class="wide"><table><tr>{first}</tr>{rest}</table></div>'
 
 

@@ -27,7 +27,8 @@ class Run:
     @property
     def label(self) -> str:
         """Short name for legends."""
-        return str(self.head.get("label") or self.head["appliance"].get("mode") or "run")
+        appliance = self.head["appliance"]
+        return str(self.head.get("label") or appliance.get("layout") or appliance.get("mode") or "run")
 
 
 def head(experiment: str, status: Mapping[str, Any], label: str | None = None) -> dict[str, Any]:

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dsv4_pd.bench.load import Load, Request, Target, run
+from dsv4_pd.bench.load import LoadStep, Request, Target, run
 from dsv4_pd.bench.summary import summarise
 
 GAIN = 0.10  # less than this from doubling the concurrency is a knee
 
 
 def find(
-    first: Load, target: Target, limit: int, ttft_limit_s: float, tell: Callable[[dict[str, Any]], None]
+    first: LoadStep, target: Target, limit: int, ttft_limit_s: float, tell: Callable[[dict[str, Any]], None]
 ) -> tuple[list[dict[str, Any]], dict[str, list[Request]], dict[str, Any]]:
     """Points, their requests, and the verdict."""
     points: list[dict[str, Any]] = []
     requests: dict[str, list[Request]] = {}
     concurrency = first.concurrency
     while concurrency <= limit:
-        load = Load(f"c{concurrency}", concurrency, max(8, 3 * concurrency), first.input_tokens, first.output_tokens,
-                    dataset=first.dataset, seed=first.seed + concurrency)  # fmt: skip
+        load = LoadStep(
+            f"c{concurrency}", concurrency, max(8, 3 * concurrency), first.input_tokens, first.output_tokens,
+            dataset=first.dataset, seed=first.seed + concurrency,
+        )  # fmt: skip
         requests |= run([load], target)
         points.append(summarise(load, requests[load.name]))
         tell(points[-1])
@@ -47,7 +49,7 @@ def saturated(points: list[dict[str, Any]], ttft_limit_s: float) -> str | None:
     if len(points) < 2:
         return None
     gain = last["output_tokens_per_s"] / points[-2]["output_tokens_per_s"] - 1
-    return f"throughput grew by {gain:.0%} from doubling the concurrency".replace("%", " %") if gain < GAIN else None
+    return f"throughput grew by {gain * 100:.0f} % from doubling the concurrency" if gain < GAIN else None
 
 
 def _knee(points: list[dict[str, Any]]) -> int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dsv4_pd.bench.load import Load, Request, Target, run
+from dsv4_pd.bench.load import LoadStep, Request, Target, run
 from dsv4_pd.bench.stats import drift
 from dsv4_pd.bench.summary import summarise
 
@@ -21,7 +21,7 @@ FIGURES: dict[str, tuple[Callable[[dict[str, Any]], float], int]] = {
 
 
 def soak(
-    shape: Load, target: Target, seconds: float, tell: Callable[[dict[str, Any]], None]
+    shape: LoadStep, target: Target, seconds: float, tell: Callable[[dict[str, Any]], None]
 ) -> tuple[list[dict[str, Any]], dict[str, list[Request]]]:
     """Windows of the same work until the time is up, at least as many as a trend needs."""
     points: list[dict[str, Any]] = []
@@ -29,7 +29,7 @@ def soak(
     begun = time.monotonic()
     while len(points) < WINDOWS or time.monotonic() - begun < seconds:
         number = len(points)
-        load = Load(f"w{number}", shape.concurrency, shape.requests, shape.input_tokens, shape.output_tokens,
+        load = LoadStep(f"w{number}", shape.concurrency, shape.requests, shape.input_tokens, shape.output_tokens,
                     dataset=shape.dataset, seed=shape.seed + number)  # fmt: skip
         requests |= run([load], target)
         points.append({**summarise(load, requests[load.name]), "at_s": round(time.monotonic() - begun, 1)})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dsv4_pd.bench.load import Load, Request
+from dsv4_pd.bench.load import LoadStep, Request
 from dsv4_pd.bench.stats import percentile
 
 _SHARES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
 
 
-def summarise(load: Load, requests: Sequence[Request]) -> dict[str, Any]:
+def summarise(load: LoadStep, requests: Sequence[Request]) -> dict[str, Any]:
     """Throughput and latencies in seconds; failed requests are counted and play no part in the latencies."""
     good = [request for request in requests if request.ok]
     begun = min((request.start for request in good), default=0.0)
@@ -32,7 +32,7 @@ def summarise(load: Load, requests: Sequence[Request]) -> dict[str, Any]:
     }
 
 
-def is_short(request: Request, load: Load) -> bool:
+def is_short(request: Request, load: LoadStep) -> bool:
     """A stream that was cut ends early and, to the generator, well: count its pieces."""
     return len(request.itls) + 1 < load.output_tokens // 2
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,13 @@ from rich.table import Table
 
 from dsv4_pd.bench import compare as comparison
 from dsv4_pd.bench import interference, report, results, saturation, soak
-from dsv4_pd.bench.load import Load, Target, run
+from dsv4_pd.bench.load import LoadStep, Target, run
 from dsv4_pd.bench.results import Run
 from dsv4_pd.bench.summary import summarise
 from dsv4_pd.cli import bench_options as parts
+from dsv4_pd.cli.bench_options import InterferenceOptions, Output, Place, Work
 from dsv4_pd.client.child import started
+from dsv4_pd.settings.deprecated import PD_VS_SINGLE
 
 
 @click.group("bench")
@@ -39,48 +40,77 @@ def command() -> None:
 )
 @parts.work
 @parts.where
-def sweep(concurrency: tuple[int, ...], inputs: tuple[int, ...], requests: int | None, **given: Any) -> None:
+def sweep(
+    concurrency: tuple[int, ...],
+    inputs: tuple[int, ...],
+    requests: int | None,
+    work: Work,
+    place: Place,
+    output: Output,
+) -> None:
     """Measure throughput and latency at several concurrency levels and prompt lengths."""
-    base = given["seed"] if given["seed"] is not None else time.time_ns() % 10**6
+    base = work.first_seed()
+    sizes = inputs or (work.input_tokens,)
     loads = [
-        Load(f"in{size} c{many}", many, requests or max(16, 4 * many), size, given["output_tokens"],
-             dataset=given["dataset"], seed=base + 97 * place)
-        for place, (size, many) in enumerate((s, c) for s in inputs or (given["input_tokens"],) for c in concurrency)
+        LoadStep(f"in{size} c{many}", many, requests or max(16, 4 * many), size, work.output_tokens,
+             dataset=work.dataset, seed=base + 97 * number)
+        for number, (size, many) in enumerate((size, many) for size in sizes for many in concurrency)
     ]  # fmt: skip
-    status, target = parts.target(given)
+    status, target = parts.target(place)
     with parts.progress() as bar:
         task = bar.add_task("sweep", total=sum(load.requests for load in loads))
         found = run(loads, target, lambda request: bar.update(task, advance=1, description=request.step))
-    done = Run(results.head("sweep", status, given["label"]), [summarise(load, found[load.name]) for load in loads],
+    done = Run(results.head("sweep", status, output.label), [summarise(load, found[load.name]) for load in loads],
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
     parts.show(done.points)
-    parts.save([done], given, "sweep")
+    parts.save([done], output, "sweep")
 
 
 @command.command("interference")
 @parts.disturbance
 @parts.where
-def interfere(**given: Any) -> None:
+def interfere(wanted: InterferenceOptions, place: Place, output: Output) -> None:
     """Measure how long prompts affect running streams."""
-    status, target = parts.target(given)
-    done = _interference(given, status, target, given["label"])
-    parts.save([done], given, "interference")
+    status, target = parts.target(place)
+    done = _interference(wanted, status, target, output.label)
+    parts.save([done], output, "interference")
 
 
-@command.command("pd-vs-single")
+@command.command("layouts")
+@click.option(
+    "--layouts",
+    "names",
+    default="pd,single",
+    show_default=True,
+    callback=parts.layouts,
+    help="Layouts, as DSV4_LAYOUT takes them, with commas between.",
+)
 @parts.disturbance
-@click.option("--out", type=parts.FILE, help="Base name of the result files; -pd and -single are appended.")
-@click.option("--report", "page", type=parts.FILE, help="Report (HTML); default: beside the result files.")
-def pd_vs_single(**given: Any) -> None:
-    """Measure interference on a pair and on a single server with the same devices; starts and stops both."""
+@parts.files
+def layouts(names: tuple[str, ...], wanted: InterferenceOptions, output: Output) -> None:
+    """Measure interference on several layouts with the same devices; starts and stops each."""  # fmt: skip
+    _layouts(names, wanted, output, "layouts")
+
+
+@command.command("pd-vs-single", hidden=True)
+@parts.disturbance
+@parts.files
+def pd_vs_single(wanted: InterferenceOptions, output: Output) -> None:
+    """The old name of `layouts --layouts pd,single`."""
+    click.echo(PD_VS_SINGLE.told(), err=True)
+    _layouts(("pd", "single"), wanted, output, "pd-vs-single")
+
+
+def _layouts(names: tuple[str, ...], wanted: InterferenceOptions, output: Output, experiment: str) -> None:
     runs: list[Run] = []
-    for mode in ("pd", "single"):
-        Console(stderr=True).print(f"starting in {mode} mode", highlight=False)
-        with started({"mode": mode}, _devices_of(runs[0]) if runs else {}) as running:
-            where = {"url": running.ops_url, "api_url": running.api_url, "api_key_file": None}
-            status, target = parts.target({**given, **where})
-            runs.append(_interference({**given, **where}, status, target, mode))
-    parts.save(runs, given, "pd-vs-single")
+    for name in names:
+        Console(stderr=True).print(f"starting layout {name}", highlight=False)
+        alone = name.partition(":")[0] == "single"
+        with started({"layout": name}, _devices_of(runs[0]) if runs and alone else {}) as running:
+            status, target = parts.target(Place(running.ops_url, running.api_url, None))
+            label = name.replace(":", "-")  # part of a file's name
+            runs.append(_interference(wanted, status, target, label))
+    parts.save(runs, output, experiment)
 
 
 @command.command("saturation")
@@ -89,20 +119,21 @@ def pd_vs_single(**given: Any) -> None:
 @click.option("--ttft-limit", default=10.0, show_default=True, help="Stop when p99 TTFT exceeds this (seconds).")
 @parts.work
 @parts.where
-def saturate(first: int, limit: int, ttft_limit: float, **given: Any) -> None:
+def saturate(first: int, limit: int, ttft_limit: float, work: Work, place: Place, output: Output) -> None:
     """Find the load beyond which throughput stops growing."""
-    status, target = parts.target(given)
-    seed = given["seed"] if given["seed"] is not None else time.time_ns() % 10**6
-    load = Load("first", first, 0, given["input_tokens"], given["output_tokens"], dataset=given["dataset"], seed=seed)
+    status, target = parts.target(place)
+    load = LoadStep(
+        "first", first, 0, work.input_tokens, work.output_tokens, dataset=work.dataset, seed=work.first_seed()
+    )
     with parts.progress() as bar:
         task = bar.add_task("doubling the concurrency", total=None)
         points, found, verdict = saturation.find(load, target, limit, ttft_limit, lambda point: bar.update(
             task, description=f"C={point['concurrency']}: {point['output_tokens_per_s']:,.0f} tokens/s"))  # fmt: skip
-    done = Run({**results.head("saturation", status, given["label"]), "saturation": verdict}, points,
+    done = Run({**results.head("saturation", status, output.label), "saturation": verdict}, points,
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
     parts.show(points)
     click.echo(f"knee at {verdict['knee']} concurrent requests: {verdict['reason']}")
-    parts.save([done], given, "saturation")
+    parts.save([done], output, "saturation")
 
 
 @command.command("soak")
@@ -111,12 +142,11 @@ def saturate(first: int, limit: int, ttft_limit: float, **given: Any) -> None:
 @click.option("--requests", default=64, show_default=True, help="Requests per window.")
 @parts.work
 @parts.where
-def soaking(minutes: float, concurrency: int, requests: int, **given: Any) -> int:
+def soaking(minutes: float, concurrency: int, requests: int, work: Work, place: Place, output: Output) -> int:
     """Run the same load for a long time; exit 1 if a metric degrades or a request fails."""
-    status, target = parts.target(given)
-    seed = given["seed"] if given["seed"] is not None else time.time_ns() % 10**6
-    load = Load("window", concurrency, requests, given["input_tokens"], given["output_tokens"],
-                dataset=given["dataset"], seed=seed)  # fmt: skip
+    status, target = parts.target(place)
+    load = LoadStep("window", concurrency, requests, work.input_tokens, work.output_tokens,
+                dataset=work.dataset, seed=work.first_seed())  # fmt: skip
     with parts.progress() as bar:
         task = bar.add_task("soak", total=minutes * 60)
         points, found = soak.soak(load, target, minutes * 60, lambda point: bar.update(task, completed=point["at_s"]))
@@ -124,9 +154,9 @@ def soaking(minutes: float, concurrency: int, requests: int, **given: Any) -> in
     for trend in found_trends:
         word = "degrades" if trend["worse"] else "steady"
         click.echo(f"{trend['figure']:<16} {trend['change']:+.1%} [{trend['low']:+.1%}, {trend['high']:+.1%}]  {word}")
-    done = Run({**results.head("soak", status, given["label"]), "trends": found_trends}, points,
+    done = Run({**results.head("soak", status, output.label), "trends": found_trends}, points,
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
-    parts.save([done], given, "soak")
+    parts.save([done], output, "soak")
     return int(any(trend["worse"] for trend in found_trends) or any(point["failed"] for point in points))
 
 
@@ -155,14 +185,14 @@ def write_report(files: tuple[Path, ...], out: Path) -> None:
     click.echo(f"report: {out}")
 
 
-def _interference(given: Mapping[str, Any], status: dict[str, Any], target: Target, label: str | None) -> Run:
+def _interference(wanted: InterferenceOptions, status: dict[str, Any], target: Target, label: str | None) -> Run:
     plan = interference.Disturbance(
-        streams=given["streams"],
+        streams=wanted.streams,
         stream_input=64,
-        stream_output=given["stream_output"],
-        prompts=given["prompts"],
-        prompt_tokens=given["prompt_tokens"],
-        quiet_s=given["quiet"],
+        stream_output=wanted.stream_output,
+        prompts=wanted.prompts,
+        prompt_tokens=wanted.prompt_tokens,
+        quiet_s=wanted.quiet,
         seed=time.time_ns() % 10**6,
     )
     with parts.progress() as bar:
@@ -171,7 +201,8 @@ def _interference(given: Mapping[str, Any], status: dict[str, Any], target: Targ
     quiet, busy = point["quiet"]["itl"], point["busy"]["itl"]
     left = f"{point['rate']['left']:.0%} of the token rate left"
     waits = ", ".join(f"{share} {quiet[share]:.4f} → {busy[share]:.4f} s" for share in ("p50", "p99"))
-    click.echo(f"{label or status.get('mode')}: wait for a token {waits}; {left}")
+    layout = (status.get("about") or {}).get("layout") or status.get("mode")
+    click.echo(f"{label or layout}: wait for a token {waits}; {left}")
     return Run(results.head("interference", status, label), [{"name": "interference", **point}])
 
 

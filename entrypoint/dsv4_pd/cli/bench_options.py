@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,61 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from dsv4_pd.bench import report, results
+from dsv4_pd.bench import bars, report, results
 from dsv4_pd.bench.load import Target
 from dsv4_pd.bench.results import Run
+from dsv4_pd.cli.gathered import Command, into
 from dsv4_pd.cli.status import default_url
 from dsv4_pd.client import where as places
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
+from dsv4_pd.settings.layout import parse
 from dsv4_pd.settings.load import load as load_settings
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-Command = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the appliance is."""
+
+    url: str
+    api_url: str | None
+    api_key_file: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the results go, and under which name."""
+
+    out: Path | None
+    page: Path | None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one request is."""
+
+    input_tokens: int
+    output_tokens: int
+    dataset: str
+    seed: int | None
+
+    def first_seed(self) -> int:
+        """The operator's, or a new one."""
+        return self.seed if self.seed is not None else time.time_ns() % 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class InterferenceOptions:
+    """What runs, and what is sent into it."""
+
+    streams: int
+    stream_output: int
+    prompts: int
+    prompt_tokens: int
+    quiet: float
 
 
 def numbers(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:
@@ -32,6 +77,19 @@ def numbers(context: click.Context, parameter: click.Parameter, text: str) -> tu
         return tuple(int(part) for part in text.split(",") if part)
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: whole numbers with commas between, such as 1,8,16") from error
+
+
+def layouts(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    """Layouts as they are written, each checked before anything starts."""
+    try:
+        names = tuple(part.strip() for part in text.split(",") if part.strip())
+        for name in names:
+            parse(name)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}") from error
+    if len(set(names)) < 2:
+        raise click.BadParameter(f"{text!r}: two different layouts or more, such as pd,single")
+    return names
 
 
 def _with(command: Command, options: Sequence[Command]) -> Command:
@@ -62,7 +120,16 @@ def where(command: Command) -> Command:
         click.option("--report", "page", type=FILE, help="Report (HTML); default: beside the result file."),
         click.option("--label", help="Name of this run in reports and comparisons."),
     )
-    return _with(command, options)
+    return _with(into(Place, "place")(into(Output, "output")(command)), options)
+
+
+def files(command: Command) -> Command:
+    """Options of an experiment that starts its own appliances."""
+    options = (
+        click.option("--out", type=FILE, help="Base name of the result files; each layout's name is appended."),
+        click.option("--report", "page", type=FILE, help="Report (HTML); default: beside the result files."),
+    )
+    return _with(into(Output, "output")(command), options)
 
 
 def disturbance(command: Command) -> Command:
@@ -81,7 +148,7 @@ def disturbance(command: Command) -> Command:
             "--quiet", default=5.0, show_default=True, help="Seconds the streams run alone before the first prompt."
         ),
     )
-    return _with(command, options)
+    return _with(into(InterferenceOptions, "wanted")(command), options)
 
 
 def work(command: Command) -> Command:
@@ -93,19 +160,19 @@ def work(command: Command) -> Command:
                      help="'random', 'real' (shipped prompts), or a file of conversations."),
         click.option("--seed", default=None, type=int, help="Seed of random prompts; default: a new one."),
     )  # fmt: skip
-    return _with(command, options)
+    return _with(into(Work, "work")(command), options)
 
 
-def target(given: Mapping[str, Any]) -> tuple[dict[str, Any], Target]:
-    ops = Ops(given["url"])
+def target(place: Place) -> tuple[dict[str, Any], Target]:
+    ops = Ops(place.url)
     status = ops.status()
     python = load_settings(os.environ).engine_python
     if not python.exists():
         raise ApplianceError(f"the load generator is the engine's, and {python} does not exist; `make engine` makes it")
     about = status.get("about") or {}
     tokenizer = str((about.get("weights") or {}).get("name") or status.get("model"))
-    url = given["api_url"] or places.api_url(ops.url, os.environ)
-    key = places.api_key(os.environ, given["api_key_file"])
+    url = place.api_url or places.api_url(ops.url, os.environ)
+    key = places.api_key(os.environ, place.api_key_file)
     return status, Target(url, str(status.get("model")), tokenizer, python, key)
 
 
@@ -133,12 +200,14 @@ def show(points: list[dict[str, Any]]) -> None:
     Console().print(table)
 
 
-def save(runs: list[Run], given: Mapping[str, Any], experiment: str) -> None:
-    stem = given["out"] or Path(f"{experiment}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
+def save(runs: list[Run], output: Output, experiment: str) -> None:
+    stem = output.out or Path(f"{experiment}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
     for one in runs:
         path = stem.with_name(f"{stem.stem}-{one.label}{stem.suffix}") if len(runs) > 1 else stem
         results.write(path, one)
         click.echo(f"results: {path}")
-    page = given["page"] or stem.with_suffix(".html")
+        if any("output_tokens_per_s" in point for point in one.points):
+            click.echo("\n".join(bars.lines(one, bars.read())))
+    page = output.page or stem.with_suffix(".html")
     page.write_text(report.html(runs), encoding="utf-8")
     click.echo(f"report: {page}")
