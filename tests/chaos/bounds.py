@@ -8,6 +8,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/health.md"
 DEATH, SILENCE, STRANGER = "a death", "a silence", "a stranger in the router's list"
+MEMBER = "a death of one of several members"
 NOTHING = "a fault that no request may notice"
 
 
@@ -19,6 +20,8 @@ def table() -> dict[str, float]:
     return {name: float(seconds) for name, seconds in rows}
 
 
-def seconds(name: str) -> float | None:
-    """The bound of one row; None where no request may notice the fault, so that it excuses none."""
-    return table()[name] or None
+def seconds(name: str, *, several: bool = False) -> float | None:
+    """The bound of one row; None where no request may notice the fault, so that it excuses none. `several`: members,
+    of which the router gives a dead one requests until it has noticed.
+    """
+    return table()[MEMBER if several and name == DEATH else name] or None

@@ -19,7 +19,7 @@ from typing import Any
 from dsv4_pd.run.guard import tree
 from support.appliance import Appliance
 
-from chaos import gpu, hostile, network, stranger
+from chaos import gpu, hostile, network, stranger, who
 from chaos.bounds import DEATH, NOTHING, SILENCE, STRANGER
 from chaos.isolate import isolated
 
@@ -62,24 +62,27 @@ def _signal(pid: int, number: int) -> bool:
 def kill(*names: str) -> Act:
     """kill -9 of main processes, at once."""
 
-    def act(appliance: Appliance, _: random.Random) -> str:
-        pids = [pid_of(appliance, name) for name in names]
+    def act(appliance: Appliance, choose: random.Random) -> str:
+        drawn = who.drawn(appliance, choose, *names)
+        pids = [pid_of(appliance, name) for name in drawn]
         for pid in pids:
             _signal(pid, signal.SIGKILL)
-        return f"kill -9 {' and '.join(names)}"
+        return f"kill -9 {' and '.join(drawn)}"
 
     act.about = f"kill {' and '.join(names)}"  # type: ignore[attr-defined]
     return act
 
 
 def kill_scheduler(appliance: Appliance, choose: random.Random) -> str:
-    name = choose.choice(("prefill", "decode"))
+    name = choose.choice(who.servers(appliance))
     _signal(_scheduler(appliance, name), signal.SIGKILL)
     return f"kill -9 {name}'s scheduler"
 
 
 def kill_during_restart(appliance: Appliance, choose: random.Random) -> str:
-    first, second = choose.sample(("prefill", "decode"), 2)
+    if len(who.servers(appliance)) < 2:
+        return "nothing: there is one server"
+    first, second = choose.sample(who.servers(appliance), 2)
     _signal(pid_of(appliance, first), signal.SIGKILL)
     time.sleep(choose.uniform(2, 8))
     _signal(pid_of(appliance, second), signal.SIGKILL)
@@ -88,7 +91,8 @@ def kill_during_restart(appliance: Appliance, choose: random.Random) -> str:
 
 def pause(appliance: Appliance, choose: random.Random) -> str:
     """-STOP, seconds later -CONT."""
-    return _pause(appliance, choose, ("prefill", "decode", "router", "prefill's scheduler", "decode's scheduler"))
+    names = who.servers(appliance)
+    return _pause(appliance, choose, (*names, "router", "front", *(f"{name}'s scheduler" for name in names)))
 
 
 def pause_guard(appliance: Appliance, choose: random.Random) -> str:
@@ -109,8 +113,8 @@ def _pause(appliance: Appliance, choose: random.Random, names: tuple[str, ...]) 
 
 def steal_port(appliance: Appliance, choose: random.Random) -> str:
     """A stranger takes a server's port while it is down, for some seconds."""
-    name = choose.choice(("prefill", "decode"))
-    port = appliance.ports[f"DSV4_{name.upper()}_PORT"]
+    name = choose.choice(who.servers(appliance))
+    port = appliance.members[name].port
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _signal(pid_of(appliance, name), signal.SIGKILL)
@@ -150,7 +154,7 @@ def jump_clock(appliance: Appliance, choose: random.Random) -> str:
 
 def flood_log(appliance: Appliance, choose: random.Random) -> str:
     """A server writes 20 MB of log as fast as it is read."""
-    name = choose.choice(("prefill", "decode"))
+    name = choose.choice(who.servers(appliance))
     line = b"[2026-11-29 15:20:11] INFO: noise with Scheduler hit an exception: inside " + b"x" * 120 + b"\n"
     deadline = time.monotonic() + 20
     with contextlib.suppress(OSError), (Path("/proc") / str(pid_of(appliance, name)) / "fd" / "1").open("wb") as pipe:
@@ -173,7 +177,7 @@ def stop_guard(appliance: Appliance, _: random.Random) -> str:
 
 def stop_scheduler(appliance: Appliance, choose: random.Random) -> str:
     """-STOP without -CONT: the guard has to restart that server."""
-    name = choose.choice(("prefill", "decode"))
+    name = choose.choice(who.servers(appliance))
     before, pid = pid_of(appliance, name), _scheduler(appliance, name)
     _signal(pid, signal.SIGSTOP)
     begun = time.monotonic()
@@ -185,13 +189,14 @@ def stop_scheduler(appliance: Appliance, choose: random.Random) -> str:
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One kind of fault. `bound`: the row of docs/health.md that says how soon the state tells of it. A reload costs
-    half a minute on two idle cores, so the cheap kinds have the greater weight. `needs`: whether it can be done here.
+    half a minute on two idle cores, so the cheap kinds have the greater weight. `needs`: whether it can be done here
+    and to this appliance.
     """
 
     weight: int
     act: Act
     bound: str
-    needs: Callable[[], bool] = lambda: True
+    needs: Callable[[Appliance], bool] = lambda _: True
 
     @property
     def name(self) -> str:
@@ -203,6 +208,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(2, kill("prefill"), DEATH),
     Fault(2, kill("decode"), DEATH),
     Fault(2, kill("router"), DEATH),
+    Fault(2, kill("front"), DEATH),
     Fault(2, kill("guard"), NOTHING),
     Fault(1, kill("supervisord"), DEATH),
     Fault(1, kill("prefill", "decode"), DEATH),
@@ -224,12 +230,13 @@ FAULTS: tuple[Fault, ...] = (
     Fault(1, hostile.flood_connections, NOTHING),
     Fault(1, hostile.exhaust_guard, NOTHING),
     Fault(1, hostile.exhaust_router, SILENCE),
+    Fault(1, hostile.exhaust_front, SILENCE),
     Fault(1, stranger.add_stranger, STRANGER),
     Fault(1, gpu.hold_memory, DEATH, gpu.available),
     Fault(1, network.cut_link_briefly, SILENCE, network.available),
     Fault(1, network.cut_link, DEATH, network.available),
     Fault(1, network.slow_link, SILENCE, network.available),
-    Fault(1, network.fill_shared_memory, DEATH, isolated),
+    Fault(1, network.fill_shared_memory, DEATH, lambda _: isolated()),
 )
 
 

@@ -16,6 +16,7 @@ import time
 
 from support.appliance import Appliance
 
+from chaos import who
 from chaos.broken import Broken
 
 NOBODY = "65534"
@@ -36,7 +37,7 @@ time.sleep(600)
 """
 
 
-def available() -> bool:
+def available(_: Appliance) -> bool:
     """Whether there is a GPU, and we may become another user."""
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         return False
@@ -63,8 +64,9 @@ def hold_memory(appliance: Appliance, choose: random.Random) -> str:
             said = holder.stdout.readline().strip()
             if said != "held":
                 raise Broken(f"no memory could be held on a GPU: {said}")
-            os.kill(appliance.pid("decode"), signal.SIGKILL)
+            (name,) = who.drawn(appliance, choose, "decode")
+            os.kill(appliance.pid(name), signal.SIGKILL)
             time.sleep(seconds)
         finally:
             holder.kill()
-    return f"kill -9 decode, GPU memory held by another user for {seconds:.0f} s"
+    return f"kill -9 {name}, GPU memory held by another user for {seconds:.0f} s"

@@ -99,6 +99,11 @@ def exhaust_router(appliance: Appliance, choose: random.Random) -> str:
     return _exhaust(appliance, choose, "router")
 
 
+def exhaust_front(appliance: Appliance, choose: random.Random) -> str:
+    """The front may open nothing more for some seconds: it takes no client in, and reaches no router."""
+    return _exhaust(appliance, choose, "front")
+
+
 def _exhaust(appliance: Appliance, choose: random.Random, name: str) -> str:
     from chaos.faults import pid_of
 

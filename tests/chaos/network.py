@@ -13,19 +13,21 @@ from pathlib import Path
 
 from dsv4_pd.run.guard import tree
 from support.appliance import Appliance
+from support.members import of_servers
 
+from chaos import who
 from chaos.isolate import isolated
 
 
-def available() -> bool:
-    """Whether a packet filter can be set without touching the machine's own network."""
-    return isolated() and shutil.which("iptables") is not None
+def available(appliance: Appliance) -> bool:
+    """Whether there is a link, and a packet filter can be set without touching the machine's own network."""
+    return who.has_link(appliance) and isolated() and shutil.which("iptables") is not None
 
 
-def link_ports(appliance: Appliance, role: str) -> list[int]:
+def link_ports(appliance: Appliance, name: str) -> list[int]:
     """TCP ports that a server's processes listen on beside those of the plan: UCX, NIXL and their like."""
-    planned = set(appliance.ports.values())
-    group = tree.members(appliance.pid(role))
+    planned = set(appliance.ports.values()) | of_servers(appliance.members)
+    group = tree.members(appliance.pid(name))
     table = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
     found = set()
     for line in table.splitlines():
@@ -51,7 +53,8 @@ def filtered(ports: list[int], *match: str) -> Iterator[None]:
 
 def cut_link_briefly(appliance: Appliance, choose: random.Random) -> str:
     """Decode's KV ports are dropped for some seconds: shorter than anything that is restarted for."""
-    seconds, ports = choose.uniform(2, 6), link_ports(appliance, "decode")
+    (decode,) = who.drawn(appliance, choose, "decode")
+    seconds, ports = choose.uniform(2, 6), link_ports(appliance, decode)
     with filtered(ports):
         time.sleep(seconds)
     return f"KV link cut for {seconds:.0f} s ({len(ports)} ports)"
@@ -59,11 +62,12 @@ def cut_link_briefly(appliance: Appliance, choose: random.Random) -> str:
 
 def cut_link(appliance: Appliance, choose: random.Random) -> str:
     """Decode's KV ports are dropped until another decode listens on ports of its own, or for two minutes."""
-    before, ports = appliance.pid("decode"), link_ports(appliance, "decode")
+    (decode,) = who.drawn(appliance, choose, "decode")
+    before, ports = appliance.pid(decode), link_ports(appliance, decode)
     begun = time.monotonic()
     with filtered(ports):
         while time.monotonic() - begun < 120:
-            now = appliance.health().get("roles", {}).get("decode", {}).get("pid")
+            now = appliance.health().get("roles", {}).get(decode, {}).get("pid")
             if now not in (None, before):
                 break
             time.sleep(0.2)
@@ -72,7 +76,8 @@ def cut_link(appliance: Appliance, choose: random.Random) -> str:
 
 def slow_link(appliance: Appliance, choose: random.Random) -> str:
     """A third of the packets of decode's KV ports is lost for some seconds."""
-    seconds, ports = choose.uniform(5, 12), link_ports(appliance, "decode")
+    (decode,) = who.drawn(appliance, choose, "decode")
+    seconds, ports = choose.uniform(5, 12), link_ports(appliance, decode)
     with filtered(ports, "-m", "statistic", "--mode", "random", "--probability", "0.3"):
         time.sleep(seconds)
     return f"KV link loses 30 % for {seconds:.0f} s ({len(ports)} ports)"

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 from support.appliance import Appliance
 
-from chaos import bounds
+from chaos import bounds, who
 from chaos.broken import Broken
 
 # What both routers ask a server of SGLang when they take it in.
@@ -55,19 +55,20 @@ class Stranger:
 
 
 def add_stranger(appliance: Appliance, choose: random.Random) -> str:
-    """One more decode; the guard has the router forget it within the bound, and no prompt reaches it after that.
+    """One more server; the guard has the router forget it within the bound, and no prompt reaches it after that.
 
     Raises:
         Broken: it is still there, or it heard a prompt after the bound.
     """
     bound = bounds.seconds(bounds.STRANGER)
     assert bound is not None
+    kind = "decode" if who.has_link(appliance) else "regular"
     key = (appliance.root / "run/router.control.key").read_text()
     with Stranger() as stranger, httpx2.Client(
-        base_url=appliance.api, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=10
+        base_url=appliance.router, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=10
     ) as router:  # fmt: skip
         try:
-            added = router.post("/workers", json={"url": stranger.url, "worker_type": "decode"}).status_code
+            added = router.post("/workers", json={"url": stranger.url, "worker_type": kind}).status_code
             begun = time.monotonic()
             seen = listed_until(router, stranger.url, begun + 2 * bound)
         except httpx2.HTTPError as error:  # the router is down from what was done before

@@ -5,19 +5,23 @@ from __future__ import annotations
 import random
 import threading
 import time
-from argparse import Namespace
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from dsv4_pd.settings.layout import PAIR, parse
+from support.appliance import Appliance
+from support.members import of_servers, suits
 
-from chaos import bounds, faults
-from chaos.__main__ import Report, Watcher, disturb, tell
+from chaos import bounds, faults, who
+from chaos.__main__ import tell, under_load
 from chaos.account import Disturbance, Kind, Request, Timeline, hangs, kind_of, sums
 from chaos.broken import Broken
-from chaos.load import QUESTIONS, Load, Record
+from chaos.clients import QUESTIONS, Clients, Outcomes
+from chaos.run import Order, Report, Run, Watcher
 
 # READY, a fault at 10 that is noticed at 12, recovery until 40
 TIMELINE = Timeline([(0.0, "READY"), (12.0, "RECOVERING"), (40.0, "READY"), (60.0, "DEGRADED"), (61.0, "READY")])
@@ -90,7 +94,7 @@ def test_every_bound_is_documented() -> None:
     assert all(fault.bound in bounds.table() for fault in faults.FAULTS)
     assert bounds.seconds(bounds.NOTHING) is None
     assert bounds.seconds(bounds.DEATH) == 2.0 and bounds.seconds(bounds.SILENCE) == 15.0
-    assert set(bounds.table()) == {fault.bound for fault in faults.FAULTS}, "and used"
+    assert set(bounds.table()) == {fault.bound for fault in faults.FAULTS} | {bounds.MEMBER}, "and used"
 
 
 def test_what_a_client_or_a_dead_guard_does_excuses_nothing() -> None:
@@ -128,17 +132,17 @@ class Garbage(BaseHTTPRequestHandler):
 def test_an_answer_that_cannot_be_read_is_wrong_and_the_client_goes_on(body: bytes) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Garbage,), {"body": body}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    load = Load(server.server_address[1], clients=1, seed=1)
+    load = Clients(server.server_address[1], clients=1, seed=1)
     load._answers = dict.fromkeys(QUESTIONS, "x")
     load.start()
     deadline = time.monotonic() + 20
-    while len(load.record.requests) < 4 and time.monotonic() < deadline:
+    while len(load.outcomes.requests) < 4 and time.monotonic() < deadline:
         time.sleep(0.05)
     load.stop()
     server.shutdown()
-    assert len(load.record.requests) >= 4, "the client's thread did not end"
-    assert all(request.failure for request in load.record.requests)
-    assert len(load.record.wrong) + sum(load.record.errors.values()) == len(load.record.requests)
+    assert len(load.outcomes.requests) >= 4, "the client's thread did not end"
+    assert all(request.failure for request in load.outcomes.requests)
+    assert len(load.outcomes.wrong) + sum(load.outcomes.errors.values()) == len(load.outcomes.requests)
 
 
 def test_a_health_file_that_cannot_be_read_changes_no_state(tmp_path: Path) -> None:
@@ -158,15 +162,12 @@ def test_a_health_file_that_cannot_be_read_changes_no_state(tmp_path: Path) -> N
     assert [state for _, state in watcher.timeline.changes] == ["READY", "RECOVERING"]
 
 
-OPTIONS = Namespace(seed=1, router="smg", faults=2)
-
-
 def told(ready: int = 100, **changed: object) -> int:
-    record = Record([Request(1.0, 2.0)] * ready)
+    record = Outcomes([Request(1.0, 2.0)] * ready)
     report = Report(done=[Disturbance(10.0, 10.0, 2.0)] * 2, exit_code=0)
     for name, value in changed.items():
         setattr(report if hasattr(report, name) else record, name, value)
-    return tell(report, record, TIMELINE, OPTIONS)
+    return tell(report, record, TIMELINE, "seed 1")
 
 
 @pytest.mark.parametrize(
@@ -186,11 +187,56 @@ def test_what_makes_a_run_fail(changed: dict[str, object], code: int) -> None:
     assert told(**changed) == code  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def appliance_of(tmp_path: Path) -> Callable[[str], Appliance]:
+    """One that is not started; what it hides: everything but its members."""
+    return lambda layout: Appliance(tmp_path, {"DSV4_LAYOUT": layout})
+
+
+@pytest.mark.parametrize(
+    ("layout", "asked", "wanted"),
+    [
+        ("pd", ("decode", "guard"), {("decode", "guard")}),
+        ("pd:2x1+1", ("prefill", "decode"), {("prefill-1", "decode"), ("prefill-2", "decode")}),
+        ("replicas:2x1", ("decode",), {("single-1",), ("single-2",)}),
+        ("replicas:2x1", ("prefill", "decode"), {("single-1", "single-2"), ("single-2", "single-1")}),
+        ("single", ("prefill", "decode"), {("single",)}),
+    ],
+)
+def test_a_fault_befalls_members_of_any_layout(
+    appliance_of: Callable[[str], Appliance], layout: str, asked: tuple[str, ...], wanted: set[tuple[str, ...]]
+) -> None:
+    appliance = appliance_of(layout)
+    assert {tuple(who.drawn(appliance, random.Random(seed), *asked)) for seed in range(20)} == wanted
+
+
+def test_a_fault_of_a_pair_draws_nothing_more_than_it_did(appliance_of: Callable[[str], Appliance]) -> None:
+    """So that a seed goes on meaning the same run."""
+    choose = random.Random(1)
+    who.drawn(appliance_of("pd"), choose, "prefill", "decode")
+    assert choose.random() == random.Random(1).random()
+
+
+def test_a_member_s_ports_are_its_own(appliance_of: Callable[[str], Appliance]) -> None:
+    appliance = appliance_of("pd:2x1+2x1")
+    assert appliance.members["decode-2"].port == appliance.ports["DSV4_DECODE_PORT"] + 10
+    assert len(of_servers(appliance.members)) == 10
+
+
+def test_a_port_of_a_further_member_is_no_other_program_s() -> None:
+    ports = {"DSV4_PREFILL_PORT": 20000, "DSV4_PREFILL_NCCL_PORT": 20101, "DSV4_PORT": 20302}
+    assert suits(parse("replicas:2x1"), ports)
+    assert not suits(parse("replicas:2x1"), {**ports, "DSV4_PORT": 20010}), "single-2's"
+    assert not suits(parse("replicas:2x1"), {**ports, "DSV4_PREFILL_NCCL_PORT": 20010}), "single-2's"
+    assert not suits(parse("replicas:2x1"), {**ports, "DSV4_PREFILL_PORT": 65530}), "there is none"
+
+
 class Serving:
     """An appliance that always serves; what it hides: everything but the loop."""
 
     def __init__(self, port: int) -> None:
         self.ports, self.process = {"DSV4_PORT": port}, SimpleNamespace(poll=lambda: None)
+        self.layout, self.members = PAIR, ("prefill", "decode")
 
     def health(self) -> dict[str, object]:
         return {"state": "READY", "heartbeat_monotonic": time.monotonic()}
@@ -204,15 +250,18 @@ def test_the_loop_does_each_fault_counts_enough_and_keeps_what_was_broken(monkey
         raise Broken("a stranger heard a prompt")
 
     table = (faults.Fault(1, lambda *_: "nothing", bounds.NOTHING), faults.Fault(1, break_it, bounds.STRANGER))
-    left_out = faults.Fault(1, break_it, bounds.DEATH, needs=lambda: False)
+    left_out = faults.Fault(1, break_it, bounds.DEATH, needs=lambda _: False)
     monkeypatch.setattr(faults, "FAULTS", (*table, left_out))
-    monkeypatch.setattr("chaos.__main__.STEADY_S", 0.1)
+    monkeypatch.setattr("chaos.run.STEADY_S", 0.1)
+    monkeypatch.setattr("chaos.run.EACH", 5)
     monkeypatch.setattr("chaos.__main__.EACH", 5)
-    monkeypatch.setattr(Load, "_ask", lambda *_, stream: ("ok", "x", ""))
-    options = Namespace(seed=1, router="smg", faults=2, only="", clients=2, budget_s=float("inf"))
-    report, load, watcher = disturb(Serving(9), options)  # type: ignore[arg-type]
+    monkeypatch.setattr(Clients, "_ask", lambda *_, stream: ("ok", "x", ""))
+    serving = Serving(9)
+    run = Run(serving, Clients(9, 2, 1), Watcher(serving))  # type: ignore[arg-type]
+    under_load(run, Order(1, 1, 2, clients=2), None)
+    report, load, watcher = run.report, run.clients, run.watcher
     assert [fault.bound_s for fault in report.done] in ([None, 5.0], [5.0, None])
     assert report.broken == ["a stranger heard a prompt"] and not report.never_back
-    found = sums(load.record.requests, watcher.timeline, report.done)
-    assert found.ready >= 10 and found.failure_rate == 0 and load.record.unfinished == 0
-    assert tell(report, load.record, watcher.timeline, options) == 1, "what was broken fails the run"
+    found = sums(load.outcomes.requests, watcher.timeline, report.done)
+    assert found.ready >= 10 and found.failure_rate == 0 and load.outcomes.unfinished == 0
+    assert tell(report, load.outcomes, watcher.timeline, "seed 1") == 1, "what was broken fails the run"

@@ -26,7 +26,7 @@ Outcome = tuple[str, str, str]  # how it ended, the answer's text, all that came
 
 
 @dataclass(slots=True)
-class Record:
+class Outcomes:
     """Everything that was asked. `errors`: how requests failed; a stream that ends without [DONE] is "stream cut"."""
 
     requests: list[Request] = field(default_factory=list)
@@ -35,14 +35,14 @@ class Record:
     unfinished: int = 0  # clients whose last request had no end when the run was over
 
 
-class Load:
-    """Clients in threads until `stop()`; temperature 0, so that each question has one answer."""
+class Clients:
+    """So many of them in threads until `stop()`; temperature 0, so that each question has one answer."""
 
     def __init__(self, port: int, clients: int, seed: int) -> None:
         self._port, self._random = port, random.Random(seed)
         self._answers: dict[str, str] = {}
         self._lock, self._end = threading.Lock(), threading.Event()
-        self.record = Record()
+        self.outcomes = Outcomes()
         self._threads = [threading.Thread(target=self._client, daemon=True) for _ in range(clients)]
 
     def learn(self) -> None:
@@ -60,7 +60,7 @@ class Load:
         self._end.set()
         for thread in self._threads:
             thread.join(PATIENCE_S + 10)
-        self.record.unfinished = sum(thread.is_alive() for thread in self._threads)
+        self.outcomes.unfinished = sum(thread.is_alive() for thread in self._threads)
 
     def _client(self) -> None:
         while not self._end.is_set():
@@ -75,12 +75,12 @@ class Load:
         status, text, raw = outcome
         right = status == "ok" and text == self._answers[question]
         with self._lock:
-            self.record.requests.append(Request(begun, time.monotonic(), "" if right else status))
+            self.outcomes.requests.append(Request(begun, time.monotonic(), "" if right else status))
             if (status == "ok" and not right) or status.startswith(WRONG):
                 wanted, at = self._answers[question], time.strftime("%H:%M:%S")
-                self.record.wrong.append(f"{at} {question} -> {status} {text!r}, not {wanted!r}, in {raw[-900:]!r}")
+                self.outcomes.wrong.append(f"{at} {question} -> {status} {text!r}, not {wanted!r}, in {raw[-900:]!r}")
             elif not right:
-                self.record.errors[status] += 1
+                self.outcomes.errors[status] += 1
 
     def _ask(self, question: str, *, stream: bool) -> Outcome:
         body = {"model": "dsv4-demo", "temperature": 0, "stream": stream, "max_tokens": 24,
