@@ -1,4 +1,4 @@
-"""A real supervisord with the real guard over stub servers, in a folder and on ports of its own."""
+"""A real supervisord with the real guard and the real front over stub servers, in a folder and on ports of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-import xmlrpc.client
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dsv4_pd.plan import run_mark
+from dsv4_pd.plan.front_config import FrontConfig
 from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
 from dsv4_pd.run.guard import tree
 from dsv4_pd.run.supervision import rpc, sweep
@@ -49,11 +49,13 @@ QUICK = Limits(
 class Appliance:
     def __init__(self, folder: Path, limits: Limits = QUICK, **changes: Any) -> None:
         self.folder = folder
-        self.prefill, self.decode, self.router, self.ops, self.bootstrap = free_ports(5)
+        self.prefill, self.decode, self.router, self.ops, self.bootstrap, self.api = free_ports(6)
         for name in ("run", "run/log", "run/tmp", "run/plugins", "stubs", "state"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.config = replace(self._config(limits), **changes)
         (folder / "run/guard.json").write_text(self.config.to_json())
+        (folder / "run/front.guard.key").write_text("the guard's own")
+        (folder / "run/front.json").write_text(self._front().to_json())
         (folder / "run/supervisord.conf").write_text(self._supervisord())
         self.behave("prefill")
         self.behave("decode")
@@ -93,10 +95,24 @@ class Appliance:
             signatures=str(ROOT / "config/signatures.toml"),
             temp_dir=str(run / "tmp"),
             supervisor_log=str(logs / "supervisord.log"),
+            front_url=f"http://127.0.0.1:{self.api}",
+            front_log=str(logs / "front.log"),
+            front_key_file=str(run / "front.guard.key"),
             limits=limits,
             canary_interval=2.0,
             metrics_interval=0.5,
             health_interval=1.0,
+        )
+
+    def _front(self) -> FrontConfig:
+        run = self.folder / "run"
+        return FrontConfig(
+            upstream=f"http://127.0.0.1:{self.router}",
+            model="stub",
+            port=self.api,
+            health_file=str(run / "health.json"),
+            guard_key_file=str(run / "front.guard.key"),
+            drain_timeout=5.0,
         )
 
     def _supervisord(self) -> str:
@@ -133,7 +149,20 @@ stdout_logfile={run}/log/{name}.log
 stdout_logfile_maxbytes=256KB
 stdout_logfile_backups=1
 """
-        return text
+        return (
+            text
+            + f"""[program:front]
+command={sys.executable} -m dsv4_pd.run.front --config {run}/front.json
+autostart=false
+autorestart=true
+startsecs=1
+startretries=3
+killasgroup=true
+stopwaitsecs=10
+redirect_stderr=true
+stdout_logfile={run}/log/front.log
+"""
+        )
 
     def behave(self, role: str, **how: Any) -> None:
         """Set a stub's behaviour, replacing the last one."""
@@ -213,8 +242,8 @@ stdout_logfile_backups=1
 
     def pid(self, name: str) -> int:
         if name == "guard":
-            with suppress(*rpc.UNREACHABLE, xmlrpc.client.Fault):
-                return int(rpc.connect(Path(self.config.socket)).getProcessInfo("guard")["pid"])
+            with suppress(*rpc.FAILURES):
+                return rpc.Waiting(Path(self.config.socket)).process("guard").pid
             return 0
         return int(self.health()["roles"][name]["pid"])
 
@@ -234,10 +263,10 @@ stdout_logfile_backups=1
             return error.code, json.loads(error.read())
 
     def complete(self, seconds: float = 30.0) -> int:
-        """One request through the router; its status, 0 when the connection failed."""
+        """One request on a client's way; its status, 0 when the connection failed."""
         data = json.dumps({"model": "stub", "prompt": "hello"}).encode()
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.router}/v1/completions", data, {"Content-Type": "application/json"}
+            f"http://127.0.0.1:{self.api}/v1/completions", data, {"Content-Type": "application/json"}
         )
         try:
             with urllib.request.urlopen(request, timeout=seconds) as got:
@@ -256,7 +285,7 @@ stdout_logfile_backups=1
     def story(self) -> str:
         """What happened, for a failed test."""
         parts = [f"health {json.dumps(self.health(), indent=1)[:3000]}"]
-        for name in ("guard", "supervisord", "prefill", "decode", "router"):
+        for name in ("guard", "supervisord", "prefill", "decode", "router", "front"):
             with suppress(OSError):
                 parts.append(f"--- {name}\n{(self.folder / 'run/log' / f'{name}.log').read_text()[-3000:]}")
         return "\n".join(parts)

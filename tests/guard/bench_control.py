@@ -1,4 +1,5 @@
-"""`make bench-control`: what the control plane costs, and how fast it notices. Percentiles, no verdicts.
+"""`make bench-control`: what the control plane costs, and how fast it notices. Percentiles; of the front a verdict too
+(exit 1 where its median is over the aim), alone with `--front-only`.
 
 Costs and latencies of the real appliance come from the CPU pair; the percentiles of the latencies come from many rounds
 of the real guard under a real supervisord over stub servers, which start in a tenth of a second.
@@ -7,9 +8,13 @@ of the real guard under a real supervisord over stub servers, which start in a t
 from __future__ import annotations
 
 import argparse
+import contextlib
+import http.client
+import json
 import os
 import re
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -22,6 +27,7 @@ from guard.appliance import QUICK, running
 from support.appliance import Appliance
 
 TICKS = os.sysconf("SC_CLK_TCK")
+DEAD_S, STALLED_S = 2.0, 10.0  # promised of the front: until it answers again
 
 
 def show(what: str, values: list[float], unit: str, aim: str) -> None:
@@ -133,16 +139,51 @@ def latencies(rounds: int) -> None:
     show("stubs: decode ready -> READY", ready, "s", "<= 2 s")
 
 
+def front(rounds: int) -> bool:
+    """Over stubs: the real front is killed, then stopped in its tracks; until a client is answered again. Whether both
+    are within what is promised, by their medians.
+    """
+    from dataclasses import replace
+
+    dead: list[float] = []
+    stalled: list[float] = []
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), replace(QUICK, restart_limit=10_000)) as stub:
+        for _ in range(rounds):
+            for number, times in ((signal.SIGKILL, dead), (signal.SIGSTOP, stalled)):
+                stub.wait_state("READY")
+                time.sleep(2.0)  # a canary of its own has gone through
+                old, begun = stub.pid("front"), time.monotonic()
+                os.kill(old, number)
+                stub.wait(lambda: answered(stub.api), 120)
+                times.append(time.monotonic() - begun)
+                assert stub.pid("front") != old
+    show("stubs: kill the front -> a client is answered", dead, "s", f"<= {DEAD_S} s")
+    show("stubs: stop the front -> a client is answered", stalled, "s", f"<= {STALLED_S} s")
+    return statistics.median(dead) <= DEAD_S and statistics.median(stalled) <= STALLED_S
+
+
+def answered(port: int) -> bool:
+    """Whether a completion comes back through the front now."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=0.5)
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        connection.request("POST", "/v1/completions", json.dumps({"model": "stub", "prompt": "x"}))
+        return bool(connection.getresponse().status == 200)
+    return False
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--front-only", action="store_true", help="deaths and stalls of the front, and no more")
     parser.add_argument("--stubs-only", action="store_true", help="without the real pair")
     options = parser.parse_args()
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f} at the start")
-    latencies(options.rounds)
-    if not options.stubs_only:
+    kept = front(max(3, options.rounds // 4))
+    if not options.front_only:
+        latencies(options.rounds)
+    if not (options.stubs_only or options.front_only):
         costs(options.rounds)
-    return 0
+    return int(not kept)
 
 
 if __name__ == "__main__":

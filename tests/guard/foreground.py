@@ -1,6 +1,6 @@
 """`serve`'s foreground over stub servers, as a program: `python foreground.py FOLDER [NAME=VALUE...]`.
 
-Everything is the product's but the plan, which is as much of one as the foreground reads. NAME=VALUE sets a bound of
+Everything is the product's; the plan is the demo's without its programs. NAME=VALUE sets a bound of
 `guard_watch` (SILENT_S=3), or a fault: `link=`, `console=`, `loop=` raise there.
 """
 
@@ -8,26 +8,35 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from dsv4_pd.doctor import preflight
 from dsv4_pd.plan import folders
-from dsv4_pd.plan.paths import Paths
+from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run import files, serve
 from dsv4_pd.run.console import outlet
 from dsv4_pd.run.console.base import TextConsole
 from dsv4_pd.run.supervision import guard_watch, inherited, sweep
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a program
+from support.plans import make, no_gpu
 
-def plan(folder: Path, limit: int) -> Any:
-    settings = SimpleNamespace(drain_timeout=5, restart_limit=limit, restart_window=600, api_key=None,
-                               log_level="info", host="127.0.0.1", port=1, ops_port=2, router="stub",
-                               served_model_name="stub", ops_host="127.0.0.1")  # fmt: skip
-    paths = Paths(run=folder / "run", state=folder / "state", cache=folder / "state", temp=folder / "run/tmp")
-    return SimpleNamespace(paths=paths, settings=settings, programs=(), profile=SimpleNamespace(name="stub"),
-                           placement=SimpleNamespace(roles=()), environ=os.environ)  # fmt: skip
+
+def plan(folder: Path, limit: int) -> Plan:
+    """The demo's own plan, in this folder and with these bounds, and no programs: the harness starts the stubs."""
+    settings = {
+        "PROFILE": "demo-cpu",
+        "RUN_DIR": folder / "run",
+        "STATE_DIR": folder / "state",
+        "CACHE_DIR": folder / "state",
+        "DRAIN_TIMEOUT": "5",
+        "RESTART_LIMIT": limit,
+        "RESTART_WINDOW": "600",
+    }
+    made = make({f"DSV4_{name}": str(value) for name, value in settings.items()}, no_gpu())
+    return replace(made, programs=(), environ=dict(os.environ))
 
 
 def broken(*_: Any) -> Any:

@@ -39,34 +39,37 @@ class Role:
     progressing: bool = True  # a start moves; a server that served computes, and answers its /health
     progress: float = 0.0
     served: bool = False
+    serving_since: float | None = None
     ended: float = 0.0
     compiling: tuple[float, float] | None = None
     said: Complaint | None = None
     model: str = ""  # of the files that it found when it was started
 
-    def observe(self, now: float) -> RoleView:
+    def observe(self, now: float, **more: object) -> RoleView:
         ready = self.up and self.load_s is not None and now - self.started >= self.load_s
         answer = self.forced.get("ready", Answer.YES if ready else Answer.NO)
         self.served = self.served or (self.up and answer is Answer.YES)
+        if self.up and answer is Answer.YES and self.serving_since is None:
+            self.serving_since = now
         self.progress = now if self.progressing else self.progress
-        view = RoleView(
-            self.name,
-            up=self.up,
-            idle=not self.up,
-            ready=Answer.YES if ready else Answer.NO,
-            deaths=self.deaths,
-            started=self.started,
-            progress=self.progress,
-            served=self.served,
-            worked=self.progress if self.served else 0.0,
-            compiling=self.compiling,
-            refused=now if self.up and answer is Answer.NO else 0.0,
-            ended=self.ended,
-            complaint=self.said,
-            exit="exited with code 3",
-            model=self.model,
-        )
-        return replace(view, **self.forced)  # type: ignore[arg-type]
+        seen: dict[str, object] = {
+            "up": self.up,
+            "idle": not self.up,
+            "ready": Answer.YES if ready else Answer.NO,
+            "deaths": self.deaths,
+            "started": self.started,
+            "progress": self.progress,
+            "served": self.served,
+            "serving_since": self.serving_since if self.up else None,
+            "worked": self.progress if self.served else 0.0,
+            "compiling": self.compiling,
+            "refused": now if self.up and answer is Answer.NO else 0.0,
+            "ended": self.ended,
+            "complaint": self.said,
+            "exit": "exited with code 3",
+            "model": self.model,
+        }
+        return RoleView(self.name, **{**seen, **more, **self.forced})  # type: ignore[arg-type]
 
 
 class Simulation:
@@ -75,6 +78,7 @@ class Simulation:
     def __init__(self, limits: Limits = LIMITS, safe: str | None = None) -> None:
         self.limits, self.now = limits, 1000.0
         self.prefill, self.decode, self.router = Role("prefill"), Role("decode"), Role("router", load_s=1.0)
+        self.front = Role("front", load_s=0.5)
         self.state: State = initial(self.now, safe)
         self.canary = CanaryView()
         self.files = "v1"  # the model's, as they lie on the disk
@@ -89,12 +93,15 @@ class Simulation:
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        return self.prefill, self.decode, self.router
+        return self.prefill, self.decode, self.router, self.front
 
     def observe(self) -> Observation:
-        views = [role.observe(self.now) for role in self.roles]
-        seen = Observation(self.now, (views[0], views[1]), views[2], canary=self.canary)
-        return replace(seen, **self.observation)  # type: ignore[arg-type]
+        said = dict(self.observation)
+        prefill = self.prefill.observe(self.now, bootstrap=said.pop("bootstrap", Answer.YES))
+        decode = self.decode.observe(self.now, unproved=said.pop("missing_proof", ()))
+        router, front = self.router.observe(self.now), self.front.observe(self.now)
+        seen = Observation(self.now, (prefill, decode), router, canary=self.canary, front=front)
+        return replace(seen, **said)  # type: ignore[arg-type]
 
     def step(self) -> None:
         """One tick: programs age, the canary is sent, policy decides, the world obeys."""
@@ -129,10 +136,10 @@ class Simulation:
         role = next((role for role in self.roles if role.name == action.name), None)
         if action.act is Act.START and role and not role.up:
             role.up, role.started, role.progress = True, self.now, self.now
-            role.model = self.files if role is not self.router else ""
-            role.served, role.compiling, role.said = False, None, None
+            role.model = self.files if role in (self.prefill, self.decode) else ""
+            role.served, role.serving_since, role.compiling, role.said = False, None, None, None
             self.starts.append((self.now, role.name))
-        elif action.act in (Act.KILL, Act.STOP_ROUTER) and role and role.up:
+        elif action.act in (Act.KILL, Act.STOP) and role and role.up:
             self.die(role)
         elif action.act is Act.ABORT:
             self.aborted.append((self.now, action.name))
@@ -147,7 +154,7 @@ class Simulation:
 
     def says(self, role: Role, remedy: Remedy, cause: str, exit_code: int = 1) -> None:
         """The server's log has a fatal line now."""
-        role.said = Complaint(remedy, cause, exit_code, self.now)
+        role.said = Complaint(remedy, cause, exit_code, at=self.now)
 
     def run(self, seconds: float, *until: str) -> float:
         """Let time pass, at most until one of the states; how long it took."""

@@ -105,7 +105,8 @@ class Server(Handler):
             ]
             self.answer(200, "\n".join(lines), "text/plain")
         elif self.path == "/v1/models":
-            self.answer(200, {"object": "list", "data": [{"id": "stub", "object": "model", "owned_by": "sglang"}]})
+            one = {"id": "stub", "object": "model", "owned_by": "sglang", "max_model_len": 4096}
+            self.answer(200, {"object": "list", "data": [one]})
         else:  # what a real router asks when it takes a server in; smg tells by it which engine it is
             about = {"version": "0.5.23", "model_path": "stub", "served_model_name": "stub", "tp_size": 1}
             self.answer(200, {**about, "internal_states": []})

@@ -13,14 +13,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from dsv4_pd.plan import warm_up
 from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
 from dsv4_pd.run.guard import canary, workers
 from dsv4_pd.run.guard.canary import CanaryResult
 from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.settings.fields import CONTEXT_MIN
 from guard.appliance import Appliance
 
 CHOICES = {"choices": [{"text": "x", "finish_reason": "length"}]}
 ABORTED = {"choices": [{"text": "", "finish_reason": "abort"}]}
+
+
+def test_the_shortest_context_has_room_for_what_the_guard_sends(tmp_path: Path) -> None:
+    """A byte is at most a token; one more may begin the prompt."""
+    body = canary._body(Appliance(tmp_path).config)
+    assert len(body["prompt"].encode()) + 1 + body["max_tokens"] <= CONTEXT_MIN
+    for kinds in (warm_up.classes(8192, CONTEXT_MIN, 64), warm_up.few(CONTEXT_MIN, 16)):
+        assert kinds and kinds[0].name == "short prompt"
 
 
 @dataclass
@@ -68,7 +78,7 @@ def answering(answers: Answers, folder: Path) -> Iterator[GuardConfig]:
     config = Appliance(folder).config
     try:
         yield GuardConfig(**{**{name: getattr(config, name) for name in config.__slots__}, "servers": servers,
-                             "router_url": url})  # fmt: skip
+                             "router_url": url, "front_url": url})  # fmt: skip
     finally:
         server.shutdown()
         server.server_close()
@@ -89,6 +99,47 @@ def send(answers: Answers, folder: Path, bound: float = 5.0) -> CanaryResult:
 def test_an_answer_with_choices_passes(tmp_path: Path) -> None:
     result = send(Answers(), tmp_path)
     assert (result.passed, result.confirmed, result.queued) == (True, False, False)
+
+
+def test_a_front_without_a_free_connection_is_neither(tmp_path: Path) -> None:
+    """Clients that hold all of them open break no path."""
+    result = send(Answers((503, {"error": {"message": "x", "code": "too_many_connections"}})), tmp_path)
+    assert (result.passed, result.confirmed, result.queued) == (False, False, True)
+
+
+@pytest.mark.parametrize("key", ["", "the guard's own"])
+def test_the_canary_brings_the_guards_key_at_the_front_and_no_probe_does(tmp_path: Path, key: str) -> None:
+    heard: list[tuple[str, str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            heard.append((self.path, self.headers["Authorization"]))
+            self.send_response_only(503)
+            self.send_header("Server", "dsv4-pd")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_POST = do_GET  # noqa: N815
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+
+    async def both() -> None:
+        probes = Probes("the client's", "the router's", key)
+        assert (await probes.front(url))[0].value == "yes", "an answer of any status is an answer"
+        await probes.ask(f"{url}/v1/completions", {})
+        await probes.close()
+
+    try:
+        asyncio.run(both())
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert heard == [("/livez", ""), ("/v1/completions", f"Bearer {key or 'the client' + chr(39) + 's'}")]
 
 
 @pytest.mark.parametrize("status", [408, 429])

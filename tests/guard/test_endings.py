@@ -17,6 +17,7 @@ import pytest
 from dsv4_pd.run.guard import compilers, endings
 from dsv4_pd.run.guard.processes import Processes
 from dsv4_pd.run.guard.watch import Watch
+from supervisor.options import decode_wait_status
 
 # Set as SGLang does (setproctitle writes both the command line and the kernel's name of the main thread).
 NAMED = "import ctypes, os, sys, time; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); print(flush=True); {}"
@@ -63,6 +64,50 @@ def test_a_dead_child_s_signal_is_named(name: str, code: str, number: signal.Sig
         assert endings.of_worker(process.pid, found).partition(" (")[0] == words
 
 
+ENDED = [
+    ("exit status 3; not expected", "exited with code 3"),
+    ("exit status 127; not expected", "exited with code 127 (its program is not there)"),
+    ("exit status 135; not expected", "exited with code 135, which is SIGBUS (memory behind a file"),
+    ("terminated by SIGSEGV (core dumped); not expected", "was ended by SIGSEGV (core dumped) (a crash in native code"),
+    ("terminated by SIGKILL; not expected", "was ended by SIGKILL (by the kernel when memory ran out"),
+    ("terminated by SIGUSR1; not expected", "was ended by SIGUSR1"),
+    ("terminated by signal 64; not expected", "was ended by SIGRTMAX"),
+]
+
+
+@pytest.mark.parametrize(("told", "words"), ENDED)
+def test_supervisord_s_line_becomes_numbers_and_then_words(told: str, words: str) -> None:
+    lines = ("decode (exit status 0; expected)", f"decode ({told})", "front (exit status 9)")
+    log = "\n".join(f"INFO exited: {line}" for line in lines)
+    ending = endings.last_of(log, "decode")
+    assert ending is not None and endings.in_words(ending).startswith(words)
+    assert endings.last_of(log, "prefill") is None
+
+
+@pytest.mark.parametrize("status", [3 << 8, 9, 11 | 0x80, 64])
+def test_supervisord_s_line_is_what_supervisord_writes(status: int) -> None:
+    """Its own function makes the words, so that a new version that words them otherwise is seen."""
+    _, words = decode_wait_status(status)
+    assert endings.last_of(f"exited: decode ({words}; not expected)", "decode") == endings.of_status(status)
+
+
+def test_a_process_of_which_supervisord_says_minus_one_was_ended_by_a_signal() -> None:
+    assert decode_wait_status(9)[0] == -1
+    assert endings.in_words(endings.Ending(code=-1)) == "was ended by a signal"
+
+
+@pytest.mark.parametrize("ending", [endings.Ending(code=code) for code in (3, 126, 139)]
+                         + [endings.Ending(signal=number) for number in (7, 9, 11)])  # fmt: skip
+def test_rewording_an_ending_changes_no_guess(monkeypatch: pytest.MonkeyPatch, ending: endings.Ending) -> None:
+    """The cause comes of the numbers: other words around it leave it as it is."""
+    cause, words = endings.likely(ending), endings.in_words(ending)
+    assert (cause is None) == (ending.code == 3) and words.endswith(f"({cause})" if cause else "code 3")
+    for table in (endings.LIKELY_OF_SIGNAL, endings.LIKELY_OF_CODE):
+        for key in table:
+            monkeypatch.setitem(table, key, "reworded, with code 135")  # type: ignore[misc]
+    assert endings.in_words(ending) == words.replace(str(cause), "reworded, with code 135")
+
+
 def test_a_child_whose_parent_was_faster_is_named_without_a_signal() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
@@ -80,7 +125,7 @@ def test_a_lost_scheduler_is_told_with_its_signal() -> None:
         wait(lambda: zombie(process.pid))
         processes._worker_ended(watch, os.getpid(), process.pid, "scheduler")
     assert watch.view().lost.startswith("its scheduler was ended by SIGKILL (by the kernel when memory ran out")
-    assert told == [False]
+    assert told == [""]
 
 
 def test_a_child_of_an_earlier_process_is_not_lost() -> None:

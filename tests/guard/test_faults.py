@@ -44,8 +44,27 @@ FAILED_STARTS = {
     "never ready": ({"ready_after": 999}, 1, "decode: start"),
     "no memory for KV": (
         {"ready_after": 99, "log": [[0.1, LOG + "Not enough memory. Please try to increase --mem-fraction-static."]]},
-        1,
+        2,
         "DSV4_DECODE_MEM_FRACTION",
+    ),
+    "no memory while it loads": (
+        {
+            "ready_after": 99,
+            "log": [
+                [
+                    0.1,
+                    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has "
+                    "a total capacity of 94.97 GiB of which 512.00 MiB is free.",
+                ]
+            ],
+        },
+        2,
+        "decode: out of GPU memory for 2.50 GiB, 512.00 MiB free (2.0 GiB short); lower the role's memory fraction",
+    ),
+    "a kernel's assertion while it warms up": (
+        {"ready_after": 99, "log": [[0.1, "torch.AcceleratorError: CUDA error: device-side assert triggered"]]},
+        1,
+        "a kernel's own assertion failed before the first request",
     ),
     "no driver": (
         {"ready_after": 99, "log": [[0.1, "RuntimeError: Found no NVIDIA driver on your system."]]},

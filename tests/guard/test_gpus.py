@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dsv4_pd.host.read import read_facts
 from dsv4_pd.run.guard.gpus import FREE_BYTES, Gpus
 from guard.appliance import QUICK, Appliance
+from support.machines import read_facts
 
 HELD = 6 << 30
 HOLD = f"""
@@ -78,7 +78,7 @@ def test_a_free_card_is_free_and_there(uuid: str) -> None:
 
 def test_an_unknown_card_is_lost() -> None:
     nobody = "GPU-00000000-0000-4000-8000-00000000ffff"
-    assert "is lost (NVML: Not Found)" in str(read(nobody).lost())
+    assert "is lost (NVML: Not Found: the driver has no card" in str(read(nobody).lost())
 
 
 def test_who_holds_memory_is_named_until_it_lets_go(uuid: str) -> None:

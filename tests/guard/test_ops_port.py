@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
+from dsv4_pd.host.address import bracketed
 from dsv4_pd.run.ops import door, page, server
 from dsv4_pd.run.ops.door import Door
 from guard.appliance import running
@@ -35,7 +36,7 @@ class Load:
 async def port() -> AsyncIterator[int]:
     """The real server over a document that is always READY."""
     (number,) = free_ports(1)
-    app = server.application(lambda: {"state": "READY"}, Load(), {}, "gpu1.example.org")  # type: ignore[arg-type]
+    app = server.application(lambda: {"state": "READY"}, Load(), {}, "gpu1.example.org")
     task = asyncio.create_task(server.serve(app, "127.0.0.1", number))
     for _ in range(200):
         with contextlib.suppress(OSError):
@@ -43,6 +44,20 @@ async def port() -> AsyncIterator[int]:
             break
         await asyncio.sleep(0.02)
     yield number
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("host", "hears"), [("::", ["127.0.0.1", "::1"]), ("::1", ["::1"])])
+async def test_it_listens_where_the_setting_says(host: str, hears: list[str]) -> None:
+    (number,) = free_ports(1)
+    app = server.application(lambda: {"state": "READY"}, Load(), {})
+    task = asyncio.create_task(server.serve(app, host, number))
+    await asyncio.sleep(0.2)
+    async with aiohttp.ClientSession(trust_env=False) as session:
+        for address in hears:
+            async with session.get(f"http://{bracketed(address)}:{number}/readyz") as answer:
+                assert (await answer.json())["ready"] is True
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -107,6 +122,17 @@ async def test_status_says_by_which_name_to_ask(port: int, monkeypatch: pytest.M
 async def test_load_keeps_its_old_name_for_a_release(port: int) -> None:
     assert await ask(port, "/load") == await ask(port, "/live") == (200, '{"roles": {}}')
     assert 'fetch("load"' in page.html()
+
+
+async def test_the_old_name_says_which_one_follows(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    async with aiohttp.ClientSession() as session:
+        for _ in range(2):
+            async with session.get(f"http://127.0.0.1:{port}/live") as answer:
+                assert answer.headers["Link"] == '</load>; rel="successor-version"'
+        async with session.get(f"http://127.0.0.1:{port}/load") as answer:
+            assert "Link" not in answer.headers
+    told = [record.getMessage() for record in caplog.records if "/live" in record.getMessage()]
+    assert told == ["the ops port was asked for a name that will go: GET /live is deprecated and goes with 0.3.0: write GET /load"]  # fmt: skip  # noqa: E501
 
 
 async def test_half_sent_and_idle_connections_are_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_slower_than_any_timer_is_not_dead_while_it_progresses() -> None:
     world.decode.load_s = LIMITS.start_timeout - 60
     world.run(LIMITS.start_timeout, StateName.READY)
     assert world.state.name is StateName.READY
-    assert len(world.starts) == 3
+    assert len(world.starts) == len(world.roles)
 
 
 Set = Callable[[Simulation], None]
@@ -109,7 +109,20 @@ NEVER_READY = [
     ("the KV link is broken", _set("", link=False), 1, "canary: link from prefill to decode", 700),
     ("bootstrap port not bound", _seen(bootstrap=Answer.NO), 1, "bootstrap port", 200),
     ("router blind", _set("router", load_s=None), 1, "router: does not list", 200),
-    ("plugin not live", _seen(missing_proof=("dsv4-kernels in decode: no record",)), 1, "dsv4-kernels in decode", 100),
+    (
+        "plugin not live",
+        _seen(missing_proof=("dsv4-kernels in decode: no record",)),
+        1,
+        "; DSV4_KERNELS=stock starts without our kernels",
+        100,
+    ),
+    (
+        "gate not live",
+        _seen(missing_proof=("dsv4-gate in decode: no record",)),
+        1,
+        "no record; dsv4-gate can't be left out",
+        100,
+    ),
 ]
 
 
@@ -142,7 +155,7 @@ def test_safe_starts_nothing_and_ends_what_runs() -> None:
     world.prefill.up = True
     world.run(600)
     assert world.state.name is StateName.SAFE
-    assert not world.starts
+    assert [name for _, name in world.starts] == ["front"], "it tells clients why nothing is served"
     assert not world.prefill.up
 
 
@@ -153,6 +166,8 @@ DEATHS = [
     (("decode",), {"decode"}),
     (("prefill",), {"prefill"}),
     (("router",), {"router"}),
+    (("front",), {"front"}),
+    (("front", "router"), {"front", "router"}),
     (("prefill", "decode"), {"prefill", "decode"}),
     (("prefill", "decode", "router"), {"prefill", "decode", "router"}),
 ]
@@ -302,6 +317,8 @@ SILENCES = {
         "prefill: its own test generation",
     ),
     "the router is silent": ("router", {"ready": Answer.SILENT}, {"router"}, LIMITS.unready_timeout, "router: has not"),
+    "the front is silent": ("front", {"ready": Answer.SILENT}, {"front"}, LIMITS.front_timeout, "front: has not"),
+    "the front refuses": ("front", {"ready": Answer.NO}, {"front"}, LIMITS.unready_timeout, "front: "),
 }
 
 
@@ -330,6 +347,44 @@ def test_each_silence_of_an_idle_server_has_a_bound_of_its_own(
     world.canary_due = 0
     world.run(100, StateName.READY)
     assert {name for _, name in world.starts} == restarted
+
+
+def test_a_front_that_computes_is_waited_for_longer_than_one_that_is_stuck() -> None:
+    """A busy machine is no reason to cut every stream; a loop without an end is."""
+    world = ready()
+    no_canary(world)
+    world.starts.clear()
+    world.front.forced["ready"] = Answer.SILENT
+    begun = world.now
+    while not world.state.charges and world.now - begun < 300:
+        world.front.forced["worked"] = world.now
+        world.step()
+    assert LIMITS.silent_timeout <= world.now - begun <= LIMITS.silent_timeout + 1
+
+
+def test_a_front_that_starts_slowly_is_waited_for_while_it_works() -> None:
+    """On a starved machine its libraries alone took over a minute to load."""
+    world = Simulation()
+    world.front.load_s = LIMITS.silent_timeout * 2
+    for _ in range(int(LIMITS.silent_timeout * 2 / 0.25) + 40):
+        world.front.forced["worked"] = world.now
+        world.step()
+    assert [name for _, name in world.starts].count("front") == 1
+    assert world.state.name is StateName.READY
+
+
+def test_nothing_is_served_without_the_front() -> None:
+    """However well the servers are: READY needs a front that answers, and a request that came through this one."""
+    world = ready()
+    world.front.load_s = None
+    world.die(world.front)
+    world.run(2)
+    assert (world.state.name, "front: " in world.state.reason) == (StateName.RECOVERING, True), world.state
+    sent = world.canary.sent or 0.0
+    world.front.load_s = 0.5
+    world.run(30, StateName.READY)
+    assert world.state.name is StateName.READY
+    assert (world.canary.sent or 0.0) > sent
 
 
 @pytest.mark.parametrize("heard", [Answer.NO, Answer.SILENT])
@@ -361,7 +416,7 @@ def test_the_bounds_of_silences_are_tens_of_seconds_and_not_those_of_starts() ->
     assert 10 <= LIMITS.unready_timeout <= LIMITS.silent_timeout <= 60 < LIMITS.stall_timeout
 
 
-@pytest.mark.parametrize("probe", ["prefill", "decode", "router", "bootstrap", "/health"])
+@pytest.mark.parametrize("probe", ["prefill", "decode", "router", "front", "bootstrap", "/health"])
 def test_one_silent_probe_of_any_kind_degrades_and_no_more(probe: str) -> None:
     world = ready()
     world.history.clear()
@@ -436,7 +491,7 @@ def test_a_start_that_compiles_longer_than_the_stall_timeout_is_waited_for() -> 
         world.decode.compiling = (begun, world.now)
         world.step()
     assert world.state.name is StateName.READY
-    assert len(world.starts) == 3
+    assert len(world.starts) == len(world.roles)
 
 
 def test_a_canary_that_comes_through_ends_a_silence() -> None:
@@ -497,6 +552,52 @@ def test_a_fatal_line_explains_a_death_and_its_exit_code_stays_ours(remedy: Reme
     assert {name for _, name in world.starts} == {"decode"}
 
 
+def test_a_line_that_only_explains_never_decides() -> None:
+    """NCCL warns of what it then does otherwise; a start that goes on is not touched."""
+    world = Simulation()
+    world.decode.load_s = 60.0
+    world.run(10)
+    world.says(world.decode, Remedy.EXPLAIN, "NCCL warned: x")
+    world.run(100, StateName.READY)
+    assert world.state.name is StateName.READY and not world.state.charges
+    world.says(world.decode, Remedy.EXPLAIN, "NCCL warned: y")
+    world.die(world.decode)
+    world.step()
+    assert "(NCCL warned: y)" in world.state.cause
+    start = Simulation()
+    start.decode.load_s = 60.0
+    start.run(10)
+    start.says(start.decode, Remedy.EXPLAIN, "a kernel asserts: i < n")
+    start.die(start.decode)
+    start.step()
+    assert "(a kernel asserts: i < n)" in start.state.cause and start.state.name is StateName.RECOVERING
+
+
+def test_an_error_that_only_a_reset_mends_ends_it_once_the_server_is_down() -> None:
+    world = ready()
+    world.decode.forced["gpu_fault"] = "GPU GPU-5: Xid 119, the card's system processor (GSP) does not answer; reset"
+    world.run(60)
+    assert world.state.name is StateName.READY, "it serves, and that is the proof"
+    world.starts.clear()
+    world.die(world.decode)
+    world.step()
+    assert (world.verdict().code, world.verdict().role) == (70, "decode") and "Xid 119" in world.verdict().cause
+    assert world.starts == [], "no start is tried on that card"
+
+
+def test_a_card_s_error_stands_beside_the_death_that_it_came_with() -> None:
+    world = ready()
+    world.decode.forced["gpu_note"] = (world.now, "GPU GPU-5: Xid 31, a kernel touched memory that is not its own")
+    world.die(world.decode)
+    world.step()
+    assert "Xid 31" in world.state.cause and world.state.name is StateName.RECOVERING
+    later = ready()
+    later.decode.forced["gpu_note"] = (later.now - 300, "GPU GPU-5: Xid 31")
+    later.die(later.decode)
+    later.step()
+    assert "Xid" not in later.state.cause, "an old one says nothing of it"
+
+
 def test_an_old_line_does_not_explain_a_later_failure() -> None:
     world = ready()
     world.says(world.decode, Remedy.EXIT, "no NVIDIA driver", 70)
@@ -527,7 +628,7 @@ def test_a_line_explains_what_the_canary_found() -> None:
     assert world.state.verdict is None
 
 
-@pytest.mark.parametrize("remedy", list(Remedy))
+@pytest.mark.parametrize("remedy", [one for one in Remedy if one is not Remedy.EXPLAIN])
 def test_a_line_shortens_the_wait_for_a_server_that_says_no_afterwards(remedy: Remedy) -> None:
     world = ready()
     world.starts.clear()
@@ -716,7 +817,7 @@ def test_a_stop_ends_clean_at_any_moment(seconds: float) -> None:
         acts += [action.act for action in world.actions]
     assert world.verdict().code == 0
     assert world.now - begun < 8
-    assert acts.index(Act.STOP_ROUTER) < acts.index(Act.KILL) < acts.index(Act.SHUTDOWN)
+    assert acts.index(Act.STOP) < acts.index(Act.KILL) < acts.index(Act.SHUTDOWN)
 
 
 def test_a_stop_during_recovery() -> None:
@@ -740,7 +841,7 @@ def test_the_drain_is_bounded() -> None:
 # --- any sequence at all ---------------------------------------------------------------------------------------------
 
 ANSWERS = st.sampled_from(list(Answer))
-ROLES = st.sampled_from(["prefill", "decode", "router"])
+ROLES = st.sampled_from(["prefill", "decode", "router", "front"])
 SMALL = Limits(start_timeout=300, stall_timeout=60, restart_limit=3, restart_window=600, link_timeout=5)
 
 
@@ -848,7 +949,7 @@ class AnySequence(RuleBasedStateMachine):
         if state.name in SERVING:
             assert all(role.up for role in world.roles)
         if state.name is StateName.SAFE:
-            assert not world.starts
+            assert {name for _, name in world.starts} <= {"front"}, "it says why nothing is served, and no more"
 
     def teardown(self) -> None:
         """From anywhere: when the world stays as it is, the state settles within the bounds."""

@@ -258,4 +258,4 @@ def test_children_get_a_mark_and_no_setting_of_ours(tmp_path: Path) -> None:
             environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             ours = [word for word in environment if word.upper().startswith(b"DSV4_")]
             assert ours == [f"DSV4_RUN_MARK={mark}".encode()], name
-        assert rpc.connect(Path(appliance.config.socket)).getState()["statename"] == "RUNNING"
+        assert rpc.Waiting(Path(appliance.config.socket)).process("guard").state == "RUNNING"

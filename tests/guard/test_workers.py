@@ -196,7 +196,9 @@ def pair_behind(url: str, link_timeout: float) -> GuardConfig:
     from guard.appliance import QUICK, Appliance
 
     with TemporaryDirectory() as folder:
-        return replace(Appliance(Path(folder), replace(QUICK, link_timeout=link_timeout)).config, router_url=url)
+        return replace(
+            Appliance(Path(folder), replace(QUICK, link_timeout=link_timeout)).config, router_url=url, front_url=""
+        )
 
 
 @pytest.mark.parametrize("how", ["cancelled", "late"])

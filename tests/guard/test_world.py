@@ -1,9 +1,10 @@
-"""The senses and the hands over probes that answer on order: what is asked, what is not, and what is made of it."""
+"""The senses over probes that answer on order: what is asked, what is not, and what is made of it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import time
 from collections.abc import Coroutine, Iterable
 from dataclasses import replace
@@ -13,10 +14,17 @@ from typing import Any
 
 import pytest
 from dsv4_pd.plan.guard_config import ServerConfig
-from dsv4_pd.run.guard import abort, canary, hands, traffic, tree, workers
+from dsv4_pd.run.guard import canary, traffic, workers
 from dsv4_pd.run.guard.canary import CanaryResult
-from dsv4_pd.run.guard.states import Act, Action, Answer
-from dsv4_pd.run.guard.world import TOKENS, World
+from dsv4_pd.run.guard.document import document
+from dsv4_pd.run.guard.probes import Probes as RealProbes
+from dsv4_pd.run.guard.senses.answers import TOKENS, Answers
+from dsv4_pd.run.guard.senses.canaries import Canaries
+from dsv4_pd.run.guard.states import Answer, State, initial
+from dsv4_pd.run.guard.world import World
+from dsv4_pd.run.states import StateName
+from dsv4_pd.verify.base import Outcome
+from dsv4_pd.verify.checks import kernel_hooks
 from guard.appliance import Appliance
 
 
@@ -27,6 +35,7 @@ class Probes:
         self.asked: list[str] = []
         self.answers: dict[str, Answer] = {}
         self.samples: dict[str, float] = {}
+        self.limits: dict[str, int] = {}  # part of an address -> tokens
         self.registered: list[dict[str, Any]] = []
         self.client = SimpleNamespace()
 
@@ -37,25 +46,43 @@ class Probes:
     async def router(self, url: str, *_: object) -> tuple[Answer, str]:
         return await self.status(f"{url}/readiness"), ""
 
+    async def front(self, url: str) -> tuple[Answer, str]:
+        return await self.status(f"{url}/livez"), ""
+
     async def metrics(self, _: str) -> dict[str, float]:
         return self.samples
 
-    async def reconcile(self, _: str, servers: Iterable[ServerConfig], api_key: str | None) -> tuple[str, ...]:
+    async def longest(self, url: str) -> int | None:
+        self.asked.append(f"{url}/v1/models")
+        return next((limit for part, limit in self.limits.items() if part in url), None)
+
+    async def reconcile(
+        self, _: str, servers: Iterable[ServerConfig], api_key: str | None, *__: object
+    ) -> tuple[str, ...]:
         self.registered += [workers.entry(server, api_key) for server in servers]
         return ()
 
 
 def seeing(folder: Path, **changes: Any) -> tuple[World, Probes]:
-    """A world whose servers and router have served for an hour, and serve."""
+    """A world whose servers, router and front have served for an hour, and serve."""
     probes = Probes()
     config = replace(Appliance(folder).config, **changes)
-    found = World(config, None, probes, None, lambda: None)  # type: ignore[arg-type]
+    found = World(config, None, probes, lambda: None)  # type: ignore[arg-type]
     ago = time.monotonic() - 3600
-    for number, watch in enumerate((*found.servers.values(), found.router)):
+    for number, watch in enumerate(found.programs):
         watch.on_event("RUNNING", ago, os.getpid() + number)
         watch.on_ready(Answer.YES, ago)
-    found.bootstrap = Answer.YES
+    found.servers["prefill"].bootstrap = Answer.YES
     return found, probes
+
+
+def answers(seen: World, probes: Probes) -> Answers:
+    return Answers(seen, probes)  # type: ignore[arg-type]
+
+
+def canaries(seen: World) -> Canaries:
+    """Those of a test that replaces what sends them."""
+    return Canaries(seen, None)  # type: ignore[arg-type]
 
 
 def run(task: Coroutine[Any, Any, None]) -> None:
@@ -77,27 +104,67 @@ def test_what_is_heard_of_bootstrap_and_router_while_prefill_is_silent(
     tmp_path: Path, ready: Answer, bootstrap: Answer, router: Answer
 ) -> None:
     """A probe that is not answered is no "no", of whomever it asks."""
-    seen, _ = seeing(tmp_path)
+    seen, probes = seeing(tmp_path)
     seen.servers["prefill"].on_ready(ready, time.monotonic())
-    run(seen._probe_bootstrap(seen.config.servers[0]))
-    run(seen._probe_router())
-    assert (seen.bootstrap, seen.router.ready) == (bootstrap, router)
+    run(answers(seen, probes).bootstrap(seen.config.servers[0]))
+    run(answers(seen, probes).router())
+    assert (seen.servers["prefill"].bootstrap, seen.router.ready) == (bootstrap, router)
 
 
 @pytest.mark.parametrize("part", ["/readiness", "bootstrap"])
 def test_a_time_out_of_bootstrap_and_router_is_silence(tmp_path: Path, part: str) -> None:
     seen, probes = seeing(tmp_path)
     probes.answers = {"/health": Answer.SILENT, "/readiness": Answer.SILENT}
-    run(seen._probe_bootstrap(seen.config.servers[0]))
-    run(seen._probe_router())
-    assert (seen.bootstrap, seen.router.ready) == (Answer.SILENT, Answer.SILENT)
+    run(answers(seen, probes).bootstrap(seen.config.servers[0]))
+    run(answers(seen, probes).router())
+    assert (seen.servers["prefill"].bootstrap, seen.router.ready) == (Answer.SILENT, Answer.SILENT)
+
+
+def test_the_longest_request_that_every_server_takes_is_published(tmp_path: Path) -> None:
+    """Known when a server counts as ready; asked once for each process, and again only while it is not known."""
+    seen, probes = seeing(tmp_path)
+    prefill, decode = seen.config.servers[:2]
+    senses = answers(seen, probes)
+    assert published(seen) is None
+    probes.limits = {decode.url: 4000}
+    for server in (decode, prefill, decode, prefill):
+        run(senses.ready(server))
+    assert published(seen) == 4000 and len([url for url in probes.asked if url.endswith("/v1/models")]) == 2
+    probes.limits, probes.samples = {prefill.url: 3000}, {TOKENS: 1.0}
+    run(senses.metrics(prefill))
+    run(senses.metrics(decode))
+    assert published(seen) == 3000, "prefill did not say it at first"
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [('{"object": "list", "data": [{"id": "m", "max_model_len": 4096}]}', 4096), ("", None), ("[]", None), ("{}", None),
+     ('{"data": []}', None), ('{"data": [1]}', None), ('{"data": [{"max_model_len": null}]}', None),
+     ('{"data": [{"max_model_len": "9"}]}', None), ('{"data": [{"max_model_len": 0}]}', None),
+     ('{"data": {"max_model_len": 9}}', None)],
+)  # fmt: skip
+def test_the_longest_request_is_read_from_a_server_s_list(
+    monkeypatch: pytest.MonkeyPatch, body: str, limit: int | None
+) -> None:
+    async def get(url: str, *_: object) -> tuple[Answer, str]:
+        return (Answer.YES, body) if url == "http://x/v1/models" else (Answer.NO, "")
+
+    real = RealProbes(None)
+    monkeypatch.setattr(real, "get", get)
+    assert asyncio.run(real.longest("http://x")) == limit
+
+
+def published(seen: World) -> int | None:
+    state = State(StateName.READY, "proved", since=0.0, down_since=0.0)
+    found: int | None = document(seen.config, seen, state, ())["context_length"]
+    return found
 
 
 def test_when_a_no_was_asked_is_kept(tmp_path: Path) -> None:
     seen, probes = seeing(tmp_path)
     probes.answers = {"/ready": Answer.NO}
     before = time.monotonic()
-    run(seen._probe_ready(seen.config.servers[1]))
+    run(answers(seen, probes).ready(seen.config.servers[1]))
     view = seen.observe().servers[1]
     assert before <= view.refused <= time.monotonic()
     assert view.detail == "/ready says no"
@@ -121,8 +188,8 @@ def flights(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_the_first_canary_has_more_patience_than_the_later_ones(tmp_path: Path, flights: list[float]) -> None:
     seen, _ = seeing(tmp_path, canary_interval=0.0)
-    run(seen._canary())
-    run(seen._canary())
+    run(canaries(seen).through_router())
+    run(canaries(seen).through_router())
     limits = seen.config.limits
     assert flights == [limits.first_canary_timeout, limits.canary_timeout]
 
@@ -134,12 +201,12 @@ def test_a_canary_flies_over_ends_that_are_silent_but_not_over_one_that_says_no(
 ) -> None:
     seen, _ = seeing(tmp_path)
     if who == "bootstrap":
-        seen.bootstrap = heard
+        seen.servers["prefill"].bootstrap = heard
     else:
         watch = seen.watch(who)
         assert watch
         watch.on_ready(heard, time.monotonic())
-    run(seen._canary())
+    run(canaries(seen).through_router())
     assert bool(flights) is (heard is not Answer.NO)
 
 
@@ -153,13 +220,15 @@ def test_a_canary_that_failed_over_a_pair_that_is_no_more_is_forgotten(
         return CanaryResult(time.monotonic(), 0.1, confirmed=True, failure="link")
 
     monkeypatch.setattr(canary, "send", send)
-    run(seen._canary())
+    run(canaries(seen).through_router())
     assert seen.path.view.failures == 0
 
 
 def failed(seen: World, *, unanswered: bool = True) -> bool:
     """Whether a canary that was sent ten seconds ago and failed just now is excused."""
-    return seen._excused(CanaryResult(time.monotonic() - 10, 10, confirmed=True, failure="link", unanswered=unanswered))
+    return canaries(seen).excused(
+        CanaryResult(time.monotonic() - 10, 10, confirmed=True, failure="link", unanswered=unanswered)
+    )
 
 
 def test_a_failed_canary_on_an_idle_pair_has_no_excuse(tmp_path: Path) -> None:
@@ -181,14 +250,14 @@ def test_others_that_cross_excuse_a_canary(tmp_path: Path) -> None:
     seen, probes = seeing(tmp_path)
     for count in (3.0, 4.0):
         probes.samples = {traffic.CROSSED: count}
-        run(seen._metrics(seen.config.servers[1]))
+        run(answers(seen, probes).metrics(seen.config.servers[1]))
     assert failed(seen, unanswered=False)
 
 
 def prefill_computes(seen: World, probes: Probes, handing: float) -> None:
     for count in (3.0, 4.0, 5.0, 6.0):
         probes.samples = {TOKENS: count, "sglang:num_prefill_inflight_queue_reqs": handing}
-        run(seen._metrics(seen.config.servers[0]))
+        run(answers(seen, probes).metrics(seen.config.servers[0]))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +278,7 @@ def test_first_tokens_of_decode_refresh_the_proof_and_those_of_prefill_do_not(tm
     for server, fresh in ((0, False), (1, True)):
         for count in (3.0, 9.0):
             probes.samples = {traffic.CROSSED: count, "sglang:num_requests_total": count}
-            run(seen._metrics(seen.config.servers[server]))
+            run(answers(seen, probes).metrics(seen.config.servers[server]))
         assert (seen.path.view.proved != 1.0) is fresh
 
 
@@ -219,45 +288,51 @@ def test_finished_requests_alone_refresh_nothing(tmp_path: Path) -> None:
     seen.path.on_result(CanaryResult(1.0, 0.1, passed=True), 1.0, busy=False)
     for count in (3.0, 9.0, 20.0):
         probes.samples = {"sglang:num_requests_total": count}
-        run(seen._metrics(seen.config.servers[1]))
+        run(answers(seen, probes).metrics(seen.config.servers[1]))
     assert seen.path.view.proved == 1.0
 
 
-# --- the hands --------------------------------------------------------------------------------------------------------
-
-
-def acting(seen: World, probes: Probes) -> hands.Hands:
-    return hands.Hands(seen.config, seen, None, probes)  # type: ignore[arg-type]
-
-
-def test_an_abort_goes_to_the_server_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_front_that_computes_has_worked_and_one_that_stands_still_has_not(tmp_path: Path) -> None:
     seen, probes = seeing(tmp_path)
-    sent: list[str] = []
+    probes.answers = {"/livez": Answer.SILENT}
+    assert seen.door
+    seen.door.watch.pid = os.getpid()  # a process that computes: this one
+    seen.door.watch.worked = 0.0
+    await seen.door.probe()
+    sum(range(3_000_000))
+    await seen.door.probe()
+    view = seen.observe().front
+    assert view and (view.ready, view.worked > 0.0) == (Answer.SILENT, True)
+    with subprocess.Popen(["sleep", "60"]) as idle:
+        seen.door.watch.pid = idle.pid
+        for _ in range(50):  # until its start is over
+            seen.door.watch.worked = 0.0
+            await asyncio.sleep(0.1)
+            await seen.door.probe()
+            if not seen.door.watch.worked:
+                break
+        for _ in range(3):
+            await seen.door.probe()
+        assert seen.door.watch.worked == 0.0
+        idle.kill()
 
-    async def everything(_: object, url: str) -> None:
-        sent.append(url)
 
-    monkeypatch.setattr(abort, "everything", everything)
-    monkeypatch.setattr(abort, "PAUSE_S", 0.0)
-
-    async def act() -> None:
-        acting(seen, probes).apply(Action(Act.ABORT, "prefill"))
-        await asyncio.sleep(0.3)
-
-    run(act())
-    assert sent == [seen.config.servers[0].url]
-
-
-def test_what_the_guard_ends_is_marked_before_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_front_that_answers_is_asked_once_a_second(tmp_path: Path) -> None:
     seen, probes = seeing(tmp_path)
-    monkeypatch.setattr(tree, "kill_group", lambda _: None)
-    monkeypatch.setattr(tree, "members", lambda _: frozenset[int]())
-    run(acting(seen, probes)._kill("decode"))
-    seen.servers["decode"].on_event("EXITED", time.monotonic(), 0, "was ended by SIGKILL (by the kernel)")
-    assert "by the kernel" not in seen.observe().servers[1].exit
+    assert seen.door
+    for _ in range(5):
+        await seen.door.probe()
+    assert sum("/livez" in url for url in probes.asked) == 1
 
 
-def test_workers_are_registered_with_the_servers_key(tmp_path: Path) -> None:
-    seen, probes = seeing(tmp_path, api_key="k3y")
-    run(acting(seen, probes)._register(""))
-    assert [worker["api_key"] for worker in probes.registered] == ["k3y", "k3y"]
+def test_the_certificate_s_words_on_plugins_hold_what_is_published(tmp_path: Path) -> None:
+    """On the document itself: a field that nothing publishes would stay empty on every certificate."""
+    found, _ = seeing(tmp_path, plugins=("dsv4-kernels", "dsv4-gate"))
+    status = document(found.config, found, initial(time.monotonic()), [])
+    result = kernel_hooks.check(SimpleNamespace(status=status))  # type: ignore[arg-type]
+    assert result.verdict is Outcome.PASS
+    assert result.details == {"plugins": ["dsv4-kernels", "dsv4-gate"], "servers": list(found.servers)}
+    found.servers["decode"].unproved = ("dsv4-kernels in decode: left no record",)
+    status = document(found.config, found, initial(time.monotonic()), [])
+    result = kernel_hooks.check(SimpleNamespace(status=status))  # type: ignore[arg-type]
+    assert result.verdict is Outcome.FAIL and result.details == {"missing": ["dsv4-kernels in decode: left no record"]}

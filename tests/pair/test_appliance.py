@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dsv4_pd.plan import guard_config
+from dsv4_pd.plan.guard_config import ServerConfig
+from dsv4_pd.plan.warm_up import body, classes
+from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.run.guard.warm_up import WarmUp
 from support.appliance import Appliance
 
 pytestmark = pytest.mark.pair
@@ -52,6 +58,32 @@ def test_banner_says_what_runs_and_its_curl_line_works(appliance: Appliance) -> 
     assert "profile demo-cpu" in banner and "prefill" in banner and str(appliance.ports["DSV4_PORT"]) in banner
 
 
+def test_each_server_ran_its_warm_up_before_ready(appliance: Appliance) -> None:
+    told = appliance.health()["roles"]
+    for name in ("prefill", "decode"):
+        found = told[name]["warm_up"]
+        assert found["done"] == found["classes"] >= 4 and not found["failed"] and not found["left"], found
+        assert 0 < found["seconds"] < 120
+
+
+def test_the_engine_takes_every_class_that_a_card_s_warm_up_sends(appliance: Appliance) -> None:
+    """The CPU's own warm-up sends four of them. Both servers get what the guard sends past the router."""
+    kinds = [kind for kind in classes(256, 2048, 4) if kind.count < 4]
+    assert {"sampled answer with min_p", "answer under a schema", "prompt of several chunks"} <= {k.name for k in kinds}
+    config = json.loads((appliance.root / "run/guard.json").read_text())
+    servers = [ServerConfig(**{**one, "gpus": ()}) for one in config["servers"]]
+
+    async def send() -> dict[str, str]:
+        probes = Probes(None)
+        sender = WarmUp(guard_config.from_json(json.dumps(config)), {}, probes, lambda *_: None)
+        try:
+            return {kind.name: await sender._send(tuple(servers), body(kind, 0)) for kind in kinds}
+        finally:
+            await probes.close()
+
+    assert set(asyncio.run(send()).values()) == {""}
+
+
 def test_an_answer_is_coherent_and_the_same_each_time(appliance: Appliance) -> None:
     answers = {appliance.chat("What is the capital of France?")["content"] for _ in range(3)}
     assert answers == {"The capital of France is Paris."}
@@ -64,10 +96,12 @@ def test_the_context_is_usable_to_its_last_token(appliance: Appliance) -> None:
         body = {"model": "dsv4-demo", "prompt": " a" * words, "max_tokens": answer, "ignore_eos": True}
         return appliance.call("/v1/completions", body)
 
-    # From the server: sglang-router leaves this field out of its own list.
-    server = f"http://127.0.0.1:{appliance.ports['DSV4_PREFILL_PORT']}"
-    limit = appliance.call("/v1/models", base=server)[1]["data"][0]["max_model_len"]
+    limit = appliance.call("/v1/models")[1]["data"][0]["max_model_len"]
     assert limit == 4096, "config/profiles/demo-cpu.toml"
+    for port in ("DSV4_PREFILL_PORT", "DSV4_DECODE_PORT"):
+        listed = appliance.call("/v1/models", base=f"http://127.0.0.1:{appliance.ports[port]}")[1]["data"][0]
+        assert listed["max_model_len"] == limit, "the servers' own word"
+    assert f" context  {limit} tokens" in appliance.log.read_text(), "the banner"
     tokens = [complete(words, 1)[1]["usage"]["prompt_tokens"] for words in (100, 101)]
     assert tokens[1] == tokens[0] + 1, "one word, one token"
     fits = limit - 2 - tokens[0] + 100
@@ -124,7 +158,7 @@ def test_ops_port_and_health_agree(appliance: Appliance) -> None:
     for path in ("/livez", "/readyz", "/v1/health/live", "/v1/health/ready"):
         assert appliance.call(path, base=appliance.ops)[0] == 200
     status, body = appliance.call("/status", base=appliance.ops)
-    assert status == 200 and body["state"] == "READY" and set(body["roles"]) == {"prefill", "decode", "router"}
+    assert status == 200 and body["state"] == "READY" and set(body["roles"]) == {"prefill", "decode", "router", "front"}
     done = subprocess.run([sys.executable, "-m", "dsv4_pd", "health"], env=appliance.environ, capture_output=True,
                           text=True, check=False)  # fmt: skip
     assert (done.returncode, done.stdout.split(":")[0]) == (0, "READY")

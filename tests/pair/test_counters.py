@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from dsv4_pd.run.guard import traffic, tree
 from dsv4_pd.run.guard.probes import samples
-from dsv4_pd.run.guard.world import TOKENS
+from dsv4_pd.run.guard.senses.answers import TOKENS
 from guard import appliance as stubs
 from support.pair import VENVS, Pair
 from support.ports import free_ports

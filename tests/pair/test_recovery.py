@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -10,16 +9,14 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from http.client import HTTPException
-from pathlib import Path
 
 import pytest
-from dsv4_pd.run.guard import tree
 from dsv4_pd.run.supervision import rpc
 from support.appliance import Appliance
+from support.clients import Clients
 
 pytestmark = [pytest.mark.pair, pytest.mark.slow]
-LEAVE_S, BOUND_S = 2.0, 30.0
+LEAVE_S = 2.0
 ENDED_S = 15.0  # what is in flight when a server dies ends within it, by the death and not by DSV4_LINK_TIMEOUT
 # Every bound is the product's own but two: a budget for all these faults, and small steps of prefill, so that it can be
 # slowed between them. DSV4_LINK_TIMEOUT is the product's and not the demo's ten seconds, which would end all by itself.
@@ -33,14 +30,6 @@ def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
         yield running
 
 
-def scheduler(appliance: Appliance, role: str) -> int:
-    """The process that computes."""
-    for pid in tree.members(appliance.pid(role)):
-        if b"scheduler" in (Path("/proc") / str(pid) / "cmdline").read_bytes():
-            return pid
-    raise AssertionError(f"{role} has no scheduler")
-
-
 def leaves_ready(appliance: Appliance) -> None:
     assert appliance.wait_until(lambda: appliance.state() != "READY", "leaving READY", 30) <= LEAVE_S
 
@@ -50,88 +39,57 @@ def serves(appliance: Appliance) -> None:
     assert appliance.chat("What is the capital of Italy?")["content"] == "The capital of Italy is Rome."
 
 
-def test_sixteen_streams_end_in_time_when_decode_dies(appliance: Appliance) -> None:
-    ends: list[float] = []
-
-    def stream() -> None:
-        body = {"max_tokens": 3000, "min_tokens": 3000, "messages": [{"role": "user", "content": "Tell me a story"}]}
-        begun = time.monotonic()
-        with contextlib.suppress(
-            OSError, HTTPException, AssertionError
-        ):  # an error or a cut stream: what counts is that it ends
-            appliance.stream(body, timeout=BOUND_S)
-        ends.append(time.monotonic() - begun)
-
-    clients = [threading.Thread(target=stream) for _ in range(16)]
-    for client in clients:
-        client.start()
+def test_sixteen_answers_end_in_time_when_decode_dies(appliance: Appliance) -> None:
+    clients = Clients(appliance, 16, tokens=3000)
     time.sleep(1.0)
+    killed = time.monotonic()
     os.kill(appliance.pid("decode"), signal.SIGKILL)
     leaves_ready(appliance)
-    for client in clients:
-        client.join(BOUND_S + 5)
-    assert len(ends) == 16
-    assert max(ends) < BOUND_S
+    clients.join()
+    assert max(ended for _, ended, _ in clients.ends) - killed < ENDED_S
     serves(appliance)
 
 
 def test_requests_that_prefill_holds_end_in_time_when_decode_dies(appliance: Appliance) -> None:
     """Sent while decode's scheduler is gone and its main process still takes requests, and in the moments after."""
-    ends: list[tuple[float, int]] = []
-
-    def send() -> None:
-        begun = time.monotonic()
-        body = {"model": "dsv4-demo", "prompt": f"hello {begun}", "max_tokens": 3}
-        status = 0
-        with contextlib.suppress(OSError, HTTPException):
-            status = appliance.call("/v1/completions", body, timeout=120)[0]
-        ends.append((time.monotonic() - begun, status))
-
-    os.kill(scheduler(appliance, "decode"), signal.SIGKILL)
-    clients = []
-    for _ in range(20):
-        clients.append(threading.Thread(target=send))
-        clients[-1].start()
-        time.sleep(0.1)
-    for client in clients:
-        client.join(125)
-    print("ended after", sorted(ends))
-    assert len(ends) == 20
-    assert max(took for took, _ in ends) < ENDED_S
+    os.kill(appliance.scheduler("decode"), signal.SIGKILL)
+    clients = Clients(appliance, 20, tokens=3, pause=0.1)
+    clients.join()
+    print("ended after", clients.ends)
+    assert max(clients.took()) < ENDED_S
     serves(appliance)
 
 
 def test_requests_that_decode_holds_end_in_time_when_prefill_dies(appliance: Appliance) -> None:
     """Those whose KV crossed are answered to their end."""
-    ends: list[tuple[float, int]] = []
-
-    def send(tokens: int) -> None:
-        begun = time.monotonic()
-        body = {"model": "dsv4-demo", "prompt": f"hello {begun}", "max_tokens": tokens, "min_tokens": tokens}
-        status = 0
-        with contextlib.suppress(OSError, HTTPException):
-            status = appliance.call("/v1/completions", body, timeout=120)[0]
-        ends.append((time.monotonic() - begun, status))
-
-    running = threading.Thread(target=send, args=(1000,))
-    running.start()
-    appliance.wait_until(lambda: appliance.metrics("decode").get("sglang:num_running_reqs", 0) > 0, "decoding", 20)
+    running = Clients(appliance, 2, tokens=1000)
+    appliance.wait_until(lambda: appliance.metrics("decode").get("sglang:num_running_reqs", 0) > 1, "decoding", 20)
     before = appliance.pid("decode")
-    os.kill(scheduler(appliance, "prefill"), signal.SIGKILL)
-    clients = [threading.Thread(target=send, args=(3,)) for _ in range(10)]
-    for client in clients:
-        client.start()
-        time.sleep(0.1)
-    for client in clients:
-        client.join(125)
-    late = [took for took, _ in ends]
-    running.join(125)
-    print("ended after", sorted(ends))
-    assert len(ends) == 11
-    assert max(late) < ENDED_S
-    assert [status for _, status in ends].count(200) >= 1, "what decode computed was finished"
+    os.kill(appliance.scheduler("prefill"), signal.SIGKILL)
+    late = Clients(appliance, 10, tokens=3, pause=0.1)
+    late.join()
+    running.join()
+    print("ended after", late.ends, "and", running.ends)
+    assert max(late.took()) < ENDED_S
+    assert [how for _, _, how in running.ends] == ["answered"] * 2, "what decode computed was finished"
     serves(appliance)
     assert appliance.pid("decode") == before
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_requests_in_flight_end_in_time_when_a_half_is_killed(appliance: Appliance, role: str) -> None:
+    """Its scheduler takes no more of them from a second before, so that all are in flight on it."""
+    os.kill(appliance.scheduler(role), signal.SIGSTOP)
+    clients = Clients(appliance, 8, tokens=3)
+    time.sleep(1.5)
+    killed = time.monotonic()
+    os.kill(appliance.pid(role), signal.SIGKILL)
+    leaves_ready(appliance)
+    clients.join()
+    print(f"{role}: ended after", clients.ends)
+    assert min(ended for _, ended, _ in clients.ends) > killed, "the test's own promise"
+    assert max(ended for _, ended, _ in clients.ends) - killed < ENDED_S
+    serves(appliance)
 
 
 def test_a_prefill_that_takes_longer_than_a_minute_is_served(appliance: Appliance) -> None:
@@ -140,7 +98,7 @@ def test_a_prefill_that_takes_longer_than_a_minute_is_served(appliance: Applianc
     The engine's own /health may fail meanwhile, and its /ready then says no, which the state repeats: a scheduler that
     only computes answers it. What must never come of it is a restart, or an answer that is cut short.
     """
-    pid, spent = scheduler(appliance, "prefill"), appliance.health()["restarts"]["spent"]
+    pid, spent = appliance.scheduler("prefill"), appliance.health()["restarts"]["spent"]
     done: list[tuple[float, int]] = []
     states: set[str] = set()
     begun = time.monotonic()
@@ -172,7 +130,7 @@ def test_a_prefill_that_takes_longer_than_a_minute_is_served(appliance: Applianc
 
 def test_a_dead_scheduler_is_noticed_before_the_engine_does(appliance: Appliance) -> None:
     before = {role: appliance.pid(role) for role in ("prefill", "decode")}
-    os.kill(scheduler(appliance, "decode"), signal.SIGKILL)
+    os.kill(appliance.scheduler("decode"), signal.SIGKILL)
     appliance.wait_until(lambda: appliance.state() != "READY", "leaving READY", 30)
     said: set[str] = set()
 
@@ -192,7 +150,7 @@ def test_a_dead_scheduler_is_noticed_before_the_engine_does(appliance: Appliance
 
 
 def test_a_paused_scheduler_comes_back_without_a_restart(appliance: Appliance) -> None:
-    before, pid = appliance.pid("decode"), scheduler(appliance, "decode")
+    before, pid = appliance.pid("decode"), appliance.scheduler("decode")
     os.kill(pid, signal.SIGSTOP)
     time.sleep(5)
     os.kill(pid, signal.SIGCONT)
@@ -203,14 +161,21 @@ def test_a_paused_scheduler_comes_back_without_a_restart(appliance: Appliance) -
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])
 def test_a_hung_scheduler_is_replaced(appliance: Appliance, role: str) -> None:
-    """Long before DSV4_STALL_TIMEOUT, which is for starts: the engine's own 20 s, and the guard's 30 s, or canaries."""
+    """Long before DSV4_STALL_TIMEOUT, which is for starts: the engine's own 20 s, and the guard's 30 s, or canaries.
+    What is in flight then ends soon after.
+    """
     other = "decode" if role == "prefill" else "prefill"
     before = {name: appliance.pid(name) for name in ("prefill", "decode")}
-    os.kill(scheduler(appliance, role), signal.SIGSTOP)
+    os.kill(appliance.scheduler(role), signal.SIGSTOP)
+    clients = Clients(appliance, 8, tokens=3)
     begun = time.monotonic()
     appliance.wait_until(lambda: appliance.state() not in ("READY", "DEGRADED"), "leaving READY", 70)
-    appliance.wait_until(lambda: appliance.health()["roles"][role]["pid"] not in (None, before[role]), "a new one", 100)
-    print(f"{role} replaced after {time.monotonic() - begun:.1f} s: {appliance.health()['reason']}")
+    appliance.wait_until(lambda: appliance.health()["roles"][role]["pid"] != before[role], "its end", 100)
+    ended = time.monotonic()
+    clients.join()
+    appliance.wait_until(lambda: appliance.health()["roles"][role]["pid"] not in (None, before[role]), "a new one", 60)
+    print(f"{role} ended after {ended - begun:.1f} s: {appliance.health()['reason']}; requests {clients.ends}")
+    assert max(at for _, at, _ in clients.ends) - ended < ENDED_S
     serves(appliance)
     assert appliance.pid(role) != before[role]
     assert appliance.pid(other) == before[other] or "canary" in str(appliance.health()["events"])
@@ -218,10 +183,10 @@ def test_a_hung_scheduler_is_replaced(appliance: Appliance, role: str) -> None:
 
 def test_the_guard_dies_and_nothing_else_moves(appliance: Appliance) -> None:
     before = {role: appliance.pid(role) for role in ("prefill", "decode", "router")}
-    supervisor = rpc.connect(appliance.root / "run" / "supervisor.sock")
-    guard = supervisor.getProcessInfo("guard")["pid"]
+    supervisor = rpc.Waiting(appliance.root / "run" / "supervisor.sock")
+    guard = supervisor.process("guard").pid
     os.kill(guard, signal.SIGKILL)
-    appliance.wait_until(lambda: supervisor.getProcessInfo("guard")["pid"] not in (0, guard), "a new guard", 20)
+    appliance.wait_until(lambda: supervisor.process("guard").pid not in (0, guard), "a new guard", 20)
     time.sleep(2)
     serves(appliance)
     assert {role: appliance.pid(role) for role in before} == before

@@ -12,7 +12,6 @@ from dsv4_pd.plan.situation import Situation
 BOOTING_S = 600.0  # so long after the host's boot a driver may still be loading
 WAIT_S = 60.0  # cards of which eight need initializing take half of it without persistence mode
 TICK_S = 2.0
-_PCI = "/sys/bus/pci/devices"
 
 
 def survey_when_there(
@@ -33,20 +32,28 @@ def survey_when_there(
 
 
 def late(situation: Situation, machine: Machine) -> str | None:
-    """Why the GPUs that are asked for may only be late; None when they are here, or will not come."""
-    if situation.plan is not None or not situation.on_gpus or situation.facts.gpus:
+    """Why GPUs that are asked for may only be late; None when all are here, or will not come."""
+    if not situation.on_gpus:
         return None
     up = uptime(machine.text("/proc/uptime") or "")
-    cards = sum(is_card(machine, name) for name in machine.names(_PCI))
-    if up is None or up > BOOTING_S or not cards:
+    if up is None or up > BOOTING_S:
         return None
-    return f"the PCI bus shows {cards}, the driver none, and the host booted {up:.0f} s ago"
+    facts = situation.facts
+    listed = len(facts.gpus) + len(facts.lost_gpus)
+    coming = [card for card in facts.unlisted_gpus if _may_come(card.driver, listed, facts.software.container)]
+    if not coming or len(facts.unlisted_gpus) <= len(facts.lost_gpus):  # a lost card is on the bus, and stays lost
+        return None
+    shown = len(facts.gpus) + len(facts.unlisted_gpus)
+    return f"the PCI bus shows {shown}, the driver {listed or 'none'}, and the host booted {up:.0f} s ago"
 
 
-def is_card(machine: Machine, name: str) -> bool:
-    """Whether a PCI device is an NVIDIA display or 3D controller."""
-    vendor = (machine.text(f"{_PCI}/{name}/vendor") or "").strip()
-    return vendor == "0x10de" and (machine.text(f"{_PCI}/{name}/class") or "").startswith("0x03")
+def _may_come(driver: str | None, listed: int, container: str | None) -> bool:
+    """Whether the driver may list a card later. One that another driver has (vfio-pci) will not come; of those that it
+    has already, a container may have been given only some.
+    """
+    if driver is None:
+        return True
+    return driver == "nvidia" and (container is None or not listed)
 
 
 def uptime(text: str) -> float | None:

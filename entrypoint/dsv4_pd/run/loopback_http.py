@@ -19,3 +19,9 @@ def client(headers: Mapping[str, str] | None = None, socket: str | None = None) 
     """
     transport = httpx2.AsyncHTTPTransport(uds=socket, limits=_LIMITS, trust_env=False, verify=False)
     return httpx2.AsyncClient(transport=transport, trust_env=False, timeout=None, headers=dict(headers or {}))
+
+
+def waiting_client(headers: Mapping[str, str], socket: str, timeout: float) -> httpx2.Client:
+    """One for code without a loop; `timeout` in seconds bounds the connection and each read."""
+    transport = httpx2.HTTPTransport(uds=socket, limits=_LIMITS, trust_env=False, verify=False)
+    return httpx2.Client(transport=transport, trust_env=False, timeout=timeout, headers=dict(headers))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -16,12 +18,17 @@ from dsv4_pd.doctor import preflight
 from dsv4_pd.errors import ApplianceError, Problem, TemporaryError
 from dsv4_pd.host.machine import Live
 from dsv4_pd.plan import folders
-from dsv4_pd.plan.paths import share_dir
+from dsv4_pd.plan.model_files import offline
+from dsv4_pd.plan.paths import image_key, share_dir
 from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey
-from dsv4_pd.run import files, late_devices, prebuilt
+from dsv4_pd.run import files, late_devices
+from dsv4_pd.run.arrival import Arrival
+from dsv4_pd.run.cache import boot
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.console.choose import choose
+from dsv4_pd.run.download import order
 from dsv4_pd.run.guard import publish
 from dsv4_pd.run.states import StateName
 from dsv4_pd.run.supervision import inherited, sweep
@@ -40,20 +47,63 @@ def run(environ: Mapping[str, str]) -> int:
     situation = late_devices.survey_when_there(
         lambda: survey(environ, Live()), Live(), lambda text: print(f"dsv4-pd: {text}", file=sys.stderr, flush=True)
     )
-    paths = situation.planned().paths
+    paths = preflight.planned(situation).paths
     inherited.repair()
     folders.make(paths)
     with folders.lock(paths):
         if sweep.kill(paths.run):  # orphans of a run that was killed held ports and cards
             situation = survey(environ, Live())
         plan = preflight.refuse(situation)
-        _prepare(plan)
+        if _model_is_missing(situation, environ):
+            if not _bring_model(plan, situation, environ):
+                return 0
+            plan = _replanned(environ)
+        compiled = _prepare(plan)
         with choose(plan) as console:
-            return Foreground(plan, console).run()
+            return Foreground(plan, console, compiled.lines).run()
 
 
-def _prepare(plan: Plan) -> None:
-    """Write the files of this run, and give the engine its prebuilt kernels.
+def _model_is_missing(situation: Situation, environ: Mapping[str, str]) -> bool:
+    """By the survey that the plan is made of, too: another container may have fetched the model since."""
+    settings = situation.settings
+    state = situation.around.paths.state
+    return situation.around.model.path is None or order.needed(settings.model, settings.model_revision, environ, state)
+
+
+def _replanned(environ: Mapping[str, str]) -> Plan:
+    """The plan with the model that is here now.
+
+    Raises:
+        ApplianceError: what the model's own files refuse, or that they are gone again.
+    """
+    situation = survey(environ, Live())
+    plan = preflight.refuse(situation)
+    if situation.around.model.path is None:
+        found, expected = f"{plan.settings.model!r}, fetched and gone again", "a cache that keeps what is fetched"
+        raise TemporaryError([Problem("HF_HOME", found, expected, "look what empties that folder, and start again")])
+    return plan
+
+
+def _bring_model(plan: Plan, situation: Situation, environ: Mapping[str, str]) -> bool:
+    """Fetch or check the model while the ops port says so; False when a signal ended it.
+
+    One of which nothing is known is looked at first: what these cards can't serve is not fetched.
+
+    Raises:
+        ApplianceError: with the cause, when it can't be had or served.
+    """
+    sweep.begin(plan.paths.run)
+    with choose(plan) as console:
+        if situation.around.config is None and not offline(environ):
+            ahead = Arrival(plan, console).look()
+            if ahead is None:
+                return False
+            preflight.refuse(survey(environ, Live(), ahead))
+        return Arrival(plan, console).run()
+
+
+def _prepare(plan: Plan) -> boot.Prepared:
+    """Write the files of this run, and see to the engine's compiled kernels.
 
     Raises:
         TemporaryError: when a file can't be written.
@@ -62,20 +112,23 @@ def _prepare(plan: Plan) -> None:
         files.clean(plan.paths)
         sweep.begin(plan.paths.run)
         files.write(plan.files)
-        if plan.placement.device == "cuda":
-            prebuilt.seed(share_dir() / "caches" / "triton", plan.paths.cache / "triton")  # the engine's own folder
+        prebuilt = share_dir() / "caches" if plan.placement.device == "cuda" else None  # a CPU engine has none of these
+        return boot.prepare(plan.paths.cache, prebuilt, image_key())
     except OSError as error:
         where = error.filename or plan.paths.run
-        expected = "run and cache folders that take the configuration"
-        raise TemporaryError([Problem(str(where), str(error.strerror), expected, "free some space there")]) from error
+        expected = "run and cache folders that can be written"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free some space there" if full else f"let uid {os.geteuid()} write there, or remove it"
+        raise TemporaryError([Problem(str(where), str(error.strerror), expected, remedy)]) from error
 
 
 class Foreground:
     """Runs supervisord, shows what happens, turns signals into a clean stop. Whatever ends it ends all of them."""
 
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, plan: Plan, console: Console, notes: Sequence[str] = ()) -> None:
         self._plan = plan
         self._console = console
+        self._notes = notes  # said once the console shows what is said
         self._daemon = Supervisord(plan.paths, plan.environ)
         budget = Budget(plan.settings.restart_limit, plan.settings.restart_window)
         self._watch = GuardWatch(plan.paths.supervisor_socket, plan.paths.health, budget, self._say)
@@ -126,6 +179,9 @@ class Foreground:
         return None
 
     def _start(self) -> None:
+        for note in self._notes:
+            self._say(note)
+        self._notes = ()
         self._daemon.start()
         self._watch.restarted(self._daemon.pid)
 

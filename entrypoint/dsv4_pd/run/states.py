@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Literal
 
 
 class StateName(StrEnum):
     """What the appliance as a whole is doing."""
 
+    DOWNLOADING = "DOWNLOADING"  # the model is on its way; no server is started yet
     BOOTING = "BOOTING"  # no server process is up yet
     LOADING = "LOADING"  # a server does not answer /ready yet
     WARMING = "WARMING"  # servers ready; router, link or proof not yet
@@ -19,6 +22,21 @@ class StateName(StrEnum):
     STOPPING = "STOPPING"  # ending because it was told to
 
 
+WAY = frozenset({"front", "router"})  # the programs between a client and the servers; every other one is a server
 SERVING = frozenset({StateName.READY, StateName.DEGRADED})
+ARRIVING = frozenset({StateName.DOWNLOADING})  # before the guard is: the download's own process says so
 STARTING = frozenset({StateName.BOOTING, StateName.LOADING, StateName.WARMING})
 CLOSING = frozenset({StateName.FAILED, StateName.STOPPING})
+# How a state looks wherever it is shown: on the page, on the terminal.
+TONES: Mapping[StateName, Literal["busy", "good", "warn", "bad"]] = {
+    StateName.DOWNLOADING: "busy",
+    StateName.BOOTING: "busy",
+    StateName.LOADING: "busy",
+    StateName.WARMING: "busy",
+    StateName.READY: "good",
+    StateName.DEGRADED: "warn",
+    StateName.RECOVERING: "warn",
+    StateName.SAFE: "bad",
+    StateName.FAILED: "bad",
+    StateName.STOPPING: "busy",
+}

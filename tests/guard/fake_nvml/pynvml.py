@@ -1,6 +1,8 @@
 """NVML for a machine without a driver: answers from the JSON file that stands beside this one in a test's folder.
 
+xids: [[uuid, number], ...], told once each time that this list changes;
 used, pids: of every card; error: every call fails with these words; errors: {uuid: words} of one card; hang: [uuid].
+rows_failed: [uuid], of which NVML says that a memory row has no spare.
 The real pynvml against a stub of the driver's library is in tests/entrypoint/test_host_nvml.py.
 """
 
@@ -51,3 +53,41 @@ def nvmlDeviceGetMemoryInfo(handle: str, version: int = 0) -> SimpleNamespace:  
 
 def nvmlDeviceGetComputeRunningProcesses(handle: str) -> list[SimpleNamespace]:  # noqa: N802
     return [SimpleNamespace(pid=pid) for pid in _now().get("pids", [])]
+
+
+def nvmlDeviceGetRemappedRows(handle: str) -> tuple[int, int, int, int]:  # noqa: N802
+    """Corrected, uncorrected, pending, failed, as NVML counts and says them."""
+    return 0, 1, 0, int(handle in _now().get("rows_failed", []))
+
+
+nvmlEventTypeXidCriticalError = 8  # noqa: N816
+_told: list[list[Any]] = []
+_waiting: list[list[Any]] = []
+
+
+def nvmlEventSetCreate() -> object:  # noqa: N802
+    return object()
+
+
+def nvmlDeviceGetSupportedEventTypes(handle: str) -> int:  # noqa: N802
+    return nvmlEventTypeXidCriticalError
+
+
+def nvmlDeviceRegisterEvents(handle: str, types: int, events: object) -> None:  # noqa: N802
+    pass
+
+
+def nvmlDeviceGetUUID(handle: str) -> str:  # noqa: N802
+    return handle
+
+
+def nvmlEventSetWait_v2(events: object, timeout: int) -> SimpleNamespace:  # noqa: N802
+    global _told  # noqa: PLW0603
+    now = _now().get("xids", [])
+    if now != _told:
+        _told = now
+        _waiting.extend(now)
+    if not _waiting:
+        raise NVMLError("Timeout")
+    uuid, number = _waiting.pop(0)
+    return SimpleNamespace(device=uuid, eventType=nvmlEventTypeXidCriticalError, eventData=number)

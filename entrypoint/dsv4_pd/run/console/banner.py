@@ -8,6 +8,7 @@ from typing import Any
 from dsv4_pd import __version__
 from dsv4_pd.host.address import url_of
 from dsv4_pd.plan import open_api
+from dsv4_pd.plan.front_build import front_url
 from dsv4_pd.plan.placement import RolePlacement
 from dsv4_pd.plan.plan import Plan
 
@@ -23,8 +24,8 @@ def banner(plan: Plan, health: Mapping[str, Any]) -> str:
         "",
         *(_role_line(role) for role in plan.placement.roles),
         "",
-        f" context  {settings.context_length} tokens, prompt and answer together; a longer request is refused",
-        f" API      {url_of(settings.host, settings.port)}/v1   ({settings.router})",
+        f" context  {_context(plan, health)} tokens, prompt and answer together; a longer request is refused",
+        f" API      {front_url(settings)}/v1   (front, {settings.router})",
         f" ops      {url_of(settings.ops_host, settings.ops_port)}/status   /livez  /readyz  /metrics",
         *(f" WARNING  {notice}" for notice in open_api.notices(settings)),
         "",
@@ -40,9 +41,14 @@ def curl_line(plan: Plan) -> str:
     key = ' -H "Authorization: Bearer $DSV4_API_KEY"' if plan.settings.api_key else ""
     body = f'{{"model": "{_model_name(plan)}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     return (
-        f"curl -sN {url_of(plan.settings.host, plan.settings.port)}/v1/chat/completions{key} \\\n"
+        f"curl -sN {front_url(plan.settings)}/v1/chat/completions{key} \\\n"
         f"  -H 'Content-Type: application/json' -d '{body}'"
     )
+
+
+def _context(plan: Plan, health: Mapping[str, Any]) -> int:
+    """What is refused above it: the setting, or less where a server's KV pool is smaller."""
+    return min(plan.settings.context_length, health.get("context_length") or plan.settings.context_length)
 
 
 def _model_name(plan: Plan) -> str:
@@ -52,4 +58,4 @@ def _model_name(plan: Plan) -> str:
 def _role_line(role: RolePlacement) -> str:
     devices = f"GPU {','.join(str(gpu.index) for gpu in role.gpus)} ({role.gpus[0].name})" if role.gpus else "CPU"
     node = f"NUMA node {role.numa_node}" if role.numa_node is not None else "not bound to a NUMA node"
-    return f" {role.role:<8} TP{role.tensor_parallel}  {devices} → {node}"
+    return f" {role.name:<8} TP{role.tensor_parallel}  {devices} → {node}"

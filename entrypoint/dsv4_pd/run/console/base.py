@@ -9,15 +9,17 @@ import time
 from typing import IO, Any, Self
 
 from dsv4_pd.plan import open_api
+from dsv4_pd.plan.notices import NoticeKind
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.banner import banner
 from dsv4_pd.run.console.noise import level, plain, worth_showing
 from dsv4_pd.run.console.outlet import Outlet
 from dsv4_pd.run.follow import Follower
-from dsv4_pd.run.states import SERVING
+from dsv4_pd.run.states import SERVING, StateName
 from dsv4_pd.run.supervision.daemon import RunEnd
 from dsv4_pd.settings.redact import Redactor, known_secrets
 
+_PROGRESS_S = 15.0  # between two lines about a download
 _DRAIN_S = 2.0  # for the last lines; a reader that is stuck misses them
 
 
@@ -35,9 +37,11 @@ class Console:
         self._state = ""
         self._stamp = 0
         self._greeted = False
+        self._told = 0.0  # when the state was last told
 
     def __enter__(self) -> Self:
-        for notice in open_api.notices(self.plan.settings):
+        renamed = (one.text for one in self.plan.placement.notices if one.kind is NoticeKind.DEPRECATED)
+        for notice in (*open_api.notices(self.plan.settings), *renamed):
             self.say(notice)
         return self
 
@@ -60,6 +64,10 @@ class Console:
         if state != self._state:
             self._state = state
             self.say(f"{state}: {reason}")
+            self._told = time.monotonic()
+        elif state == StateName.DOWNLOADING and time.monotonic() - self._told > _PROGRESS_S:
+            self._told = time.monotonic()
+            self.say(reason)
         if state in SERVING and not self._greeted:
             self._greeted = True
             self.block(banner(self.plan, self.health))

@@ -13,16 +13,15 @@ from rich.text import Text
 
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.base import Console
-from dsv4_pd.run.states import SERVING
+from dsv4_pd.run.states import SERVING, TONES, StateName
 from dsv4_pd.run.supervision.daemon import RunEnd
 
-_STYLE = {
-    "READY": "bold green",
-    "DEGRADED": "yellow",
-    "FAILED": "bold red",
-    "SAFE": "bold red",
-    "RECOVERING": "yellow",
-}
+_STYLES = {"busy": "cyan", "good": "bold green", "warn": "yellow", "bad": "bold red"}
+
+
+def style(state: str) -> str:
+    """How the state looks; one that this version does not know is like one on its way."""
+    return _STYLES[TONES[StateName(state)]] if state in StateName.__members__ else _STYLES["busy"]
 
 
 class LiveConsole(Console):
@@ -76,12 +75,15 @@ def progress_table(health: dict[str, Any]) -> Table:
     table = Table(
         box=None,
         pad_edge=False,
-        title=Text(f"{state}  {health.get('reason', '')}", style=_STYLE.get(state, "cyan")),
+        title=Text(f"{state}  {health.get('reason', '')}", style=style(state)),
         title_justify="left",
     )
     for column in ("role", "phase", "", "%", "elapsed", "left"):
         table.add_column(column)
-    for name, role in health.get("roles", {}).items():
+    roles = dict(health.get("roles", {}))
+    if download := health.get("download"):
+        roles["model"] = {**download, "elapsed_s": max(0.0, health["heartbeat"] - health["since"])}
+    for name, role in roles.items():
         percent = role.get("percent")
         done = percent if percent is not None else _share(role)
         bar = ProgressBar(total=100, completed=done or 0, width=24, pulse=done is None)

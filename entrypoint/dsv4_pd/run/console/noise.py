@@ -13,6 +13,8 @@ _NOISE = re.compile(
         (
             # The router calls a probe's 503 an error, several times a second while the servers load.
             r"http_request\{method=GET uri=/(?:readiness|health|liveness|workers)\b",
+            # smg greets with a drawing of fifteen lines.
+            r"[\u2800-\u28ff]{6}",
             # It first speaks gRPC to each worker to find out that it is HTTP; the worker's HTTP server says this.
             r"WARNING:\s+Invalid HTTP request received\.",
             # The guard offers the workers as soon as they answer; the router's own attempt comes second.

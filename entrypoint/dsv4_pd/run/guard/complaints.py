@@ -7,6 +7,7 @@ only explain what was seen otherwise, and only what happened soon after them:
 * they never end the appliance, and never set its exit code;
 * they never widen a restart from one server to both;
 * they have a canary sent at once (`PathProof.due`), and its failures count as always;
+* lines of the kind "explain" never do more than that, whenever they come;
 * they shorten the wait for a server whose /ready says no and which computes nothing.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from dsv4_pd.plan.guard_config import Limits
 from dsv4_pd.run.guard import silence
-from dsv4_pd.run.guard.states import Answer, Complaint, Observation, RoleView
+from dsv4_pd.run.guard.states import Answer, Complaint, Observation, Remedy, RoleView
 
 EXPLAINS_S = 30.0  # the engine ends itself within seconds of a fatal line; what fails later has another cause
 
@@ -22,7 +23,7 @@ EXPLAINS_S = 30.0  # the engine ends itself within seconds of a fatal line; what
 def deciding(role: RoleView) -> Complaint | None:
     """The line of a server that has not served yet, once its end or a later /ready bears it out."""
     said = role.complaint
-    if said is None or role.served:
+    if said is None or role.served or said.remedy is Remedy.EXPLAIN:
         return None
     return said if not role.up or role.refused >= said.at else None
 
@@ -30,7 +31,7 @@ def deciding(role: RoleView) -> Complaint | None:
 def borne_out(role: RoleView, seen: Observation, limits: Limits) -> Complaint | None:
     """The line of a server that served, when a later /ready said no and nothing was computed since."""
     said = role.complaint
-    if said is None or not role.served or not alive(said, seen.now):
+    if said is None or not role.served or not alive(said, seen.now) or said.remedy is Remedy.EXPLAIN:
         return None
     refused = role.ready is Answer.NO and role.refused > said.at
     return said if refused and silence.last_work(role, limits) < said.at else None
@@ -44,6 +45,6 @@ def alive(said: Complaint, when: float) -> bool:
 def explanation(role: RoleView, when: float) -> str:
     """The words to add to a cause that was seen at that time; empty when the log says nothing about it."""
     said = role.complaint
-    if said is None or (role.served and not alive(said, when)):
-        return ""
-    return f" ({said.cause})"
+    told = "" if said is None or (role.served and not alive(said, when)) else f" ({said.cause})"
+    at, note = role.gpu_note
+    return told + (f" ({note})" if note and abs(when - at) <= EXPLAINS_S else "")

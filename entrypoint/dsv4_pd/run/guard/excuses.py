@@ -15,7 +15,12 @@ def hold(
     result: CanaryResult, servers: Sequence[RoleView], traffic: Traffic, moves: int, now: float, limits: Limits
 ) -> bool:
     """`moves`: in how many intervals between samples prefill computed since it was sent; it makes one itself."""
-    if any(silence.compiled(role, limits) >= result.sent for role in servers if role.compiling):
+    if compiling(result, servers, limits):
         return True
     queued = result.unanswered and traffic.only_queued(result.sent, moves)
     return queued or traffic.came_through(now)
+
+
+def compiling(result: CanaryResult, servers: Sequence[RoleView], limits: Limits) -> bool:
+    """Whether a compiler ran in one of the servers since it was sent."""
+    return any(silence.compiled(role, limits) >= result.sent for role in servers if role.compiling)

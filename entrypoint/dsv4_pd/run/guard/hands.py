@@ -8,14 +8,14 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable
 
-from dsv4_pd.plan.guard_config import GuardConfig
 from dsv4_pd.plan.run_mark import RUN_MARK
-from dsv4_pd.run.guard import abort, tree
+from dsv4_pd.run.guard import abort, conditions, tree
 from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.run.guard.senses.host import Host
 from dsv4_pd.run.guard.states import Act, Action
-from dsv4_pd.run.guard.supervisor import IDLE, UNREACHABLE, Supervisor
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.supervision import family
+from dsv4_pd.run.supervision.rpc import FAILURES, IDLE, Supervisor
 
 log = logging.getLogger("guard")
 
@@ -23,8 +23,9 @@ log = logging.getLogger("guard")
 class Hands:
     """Applies actions. Policy repeats each until its effect is visible; at most one of a kind runs at a time."""
 
-    def __init__(self, config: GuardConfig, world: World, supervisor: Supervisor, probes: Probes) -> None:
-        self._config, self._world, self._supervisor, self._probes = config, world, supervisor, probes
+    def __init__(self, world: World, host: Host, supervisor: Supervisor, probes: Probes) -> None:
+        self._config, self._world, self._host = world.config, world, host
+        self._supervisor, self._probes = supervisor, probes
         # As `serve` starts it, supervisord leads a session and every process below it carries the run's mark.
         self._mark = os.environ.get(RUN_MARK, "")
         self._session = os.getppid() if os.getsid(0) == os.getppid() else 0
@@ -34,7 +35,7 @@ class Hands:
             Act.KILL: self._kill,
             Act.REGISTER: self._register,
             Act.ABORT: self._abort,
-            Act.STOP_ROUTER: self._stop,
+            Act.STOP: self._stop,
             Act.SHUTDOWN: self._shutdown,
         }
 
@@ -46,7 +47,7 @@ class Hands:
     async def _run(self, action: Action) -> None:
         try:
             await self._acts[action.act](action.name)
-        except UNREACHABLE as error:
+        except FAILURES as error:
             log.warning("%s %s: %s", action.act.value, action.name, error)
         finally:
             await asyncio.sleep(0.5 if action.act in (Act.START, Act.REGISTER) else 0.1)  # time for it to show
@@ -63,8 +64,10 @@ class Hands:
         if leftovers:
             log.info("%s: ending %d process(es) that the last run left behind", name, len(leftovers))
             tree.kill(leftovers)
-        self._world.clean_up_after(name)
-        if await self._world.gpus_are_free(name):
+        self._host.clean_up_after(name)
+        if name in self._world.servers and self._world.servers[name].deaths:
+            await self._world.compiles.repair()
+        if await self._host.cards_are_free(name):
             await self._supervisor.start(name)
 
     async def _kill(self, name: str) -> None:
@@ -80,7 +83,8 @@ class Hands:
 
     async def _register(self, _: str) -> None:
         config = self._config
-        for foreign in await self._probes.reconcile(config.router_url, config.servers, config.api_key):
+        down = {role.name for role in self._world.observe().servers if not conditions.can_serve(role)}
+        for foreign in await self._probes.reconcile(config.router_url, config.servers, config.api_key, down):
             log.warning("router: removed %s, a worker that is not ours", foreign)
 
     async def _abort(self, name: str) -> None:
@@ -96,5 +100,5 @@ class Hands:
         """Leave nothing behind: escaped processes, the servers' shared memory, their temporary files."""
         tree.kill(family.programs(family.everyone(), self._mark, self._session, os.getpid()))
         for name in self._world.servers:
-            self._world.clean_up_after(name)
+            self._host.clean_up_after(name)
         shutil.rmtree(self._config.temp_dir, ignore_errors=True)

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 from dsv4_pd.plan.guard_config import Limits
 from dsv4_pd.run.guard import complaints, conditions, silence
-from dsv4_pd.run.guard.states import Answer, Observation, Remedy, RoleView, State, Verdict
+from dsv4_pd.run.guard.states import CANARY_FAILURES, Answer, Observation, Remedy, RoleView, State, Verdict
 from dsv4_pd.run.states import SERVING, STARTING
-
-CANARY_FAILURES = 2  # one failure may be the tail of an incident that is already over
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +26,19 @@ def verdict(state: State, seen: Observation, limits: Limits) -> Verdict | None:
     if seen.fault:
         return seen.fault
     for role in seen.servers:
+        needed = not conditions.spared(seen, [role.name], state.condemned)
+        if role.gpu_fault and needed and not conditions.can_serve(role):
+            return Verdict(70, f"{role.name}: {role.gpu_fault}", role.name)
         said = complaints.deciding(role)
-        if said and said.remedy is Remedy.EXIT:
+        if said and said.remedy is Remedy.EXIT and needed:
             return Verdict(said.exit_code, f"{role.name}: {said.cause}", role.name)
     return None if state.name in SERVING else _overdue(state, seen, limits)
 
 
 def _overdue(state: State, seen: Observation, limits: Limits) -> Verdict | None:
     """What should have happened by now."""
-    holder = next((role.gpu_holder for role in seen.servers if role.gpu_holder), None)
+    needed = (role for role in seen.servers if not conditions.spared(seen, [role.name], state.condemned))
+    holder = next((role.gpu_holder for role in needed if role.gpu_holder), None)
     if holder and state.held_since is not None and seen.now - state.held_since > limits.gpu_wait:
         return Verdict(75, holder)
     if state.name in STARTING and _plugins_overdue(state, seen, limits):
@@ -52,7 +54,8 @@ def _overdue(state: State, seen: Observation, limits: Limits) -> Verdict | None:
 
 def _plugins_overdue(state: State, seen: Observation, limits: Limits) -> bool:
     late = state.settled is not None and seen.now - state.settled > limits.plugin_timeout
-    return bool(seen.missing_proof) and late
+    doubted = [role.name for role in seen.servers if role.unproved]
+    return bool(doubted) and late and not conditions.spared(seen, doubted, state.condemned)
 
 
 def _after(state: State) -> str:
@@ -81,7 +84,7 @@ def find(state: State, seen: Observation, limits: Limits) -> Incident | None:
             return Incident((role.name,), f"{role.name}: {idle}, last seen in {role.detail or role.phase}")
     if state.condemned:
         return None
-    return _unlike(live) or _broken_path(state, seen, limits)
+    return _unlike(live) or _broken_member(seen) or _broken_path(state, seen, limits)
 
 
 def _end_of(role: RoleView) -> str:
@@ -100,7 +103,7 @@ def _said(role: RoleView, seen: Observation, limits: Limits) -> Incident | None:
     """What a fatal line leads to."""
     if said := complaints.deciding(role):
         pair = said.remedy is Remedy.RESTART_PAIR
-        names = tuple(server.name for server in seen.servers) if pair else (role.name,)
+        names = _partners(role.name, seen) if pair else (role.name,)
         return Incident(names, f"{role.name}: {said.cause}", said.exit_code)
     if said := complaints.borne_out(role, seen, limits):
         return Incident((role.name,), f"{role.name}: /ready says no ({said.cause})")
@@ -109,6 +112,26 @@ def _said(role: RoleView, seen: Observation, limits: Limits) -> Incident | None:
 
 def _deaths_of(seen: Observation, name: str) -> int:
     return next(role.deaths for role in seen.roles if role.name == name)
+
+
+def _partners(name: str, seen: Observation) -> tuple[str, ...]:
+    """A server and all that it serves with."""
+    together = {member for route in seen.routes if name in route for member in route}
+    return tuple(role.name for role in seen.servers if role.name in together)
+
+
+def _broken_member(seen: Observation) -> Incident | None:
+    """Among several routes: whoever all the failing ones have in common, and no sound one has. Where that is nobody, a
+    single link is broken, and the server that answers is restarted.
+    """
+    failing = [path for path in seen.paths if path.canary.failures >= CANARY_FAILURES]
+    if not failing:
+        return None
+    sound = {name for path in seen.paths if path not in failing for name in path.members}
+    guilty = {name for path in failing for name in path.members if name not in sound} or {failing[0].members[-1]}
+    sick = {role.name for role in seen.servers if role.name in guilty and role.health is Answer.NO}
+    names = tuple(role.name for role in seen.servers if role.name in (sick or guilty))
+    return Incident(names, f"canary: {failing[0].canary.failure}")
 
 
 def _unlike(live: list[RoleView]) -> Incident | None:
@@ -139,9 +162,10 @@ def _broken_path(state: State, seen: Observation, limits: Limits) -> Incident | 
     waited = seen.now - state.settled > limits.router_timeout
     if waited and seen.router.ready is not Answer.YES:
         return Incident((seen.router.name,), f"router: does not list the ready servers ({seen.router.detail})")
-    if waited and seen.bootstrap is not Answer.YES:
-        return Incident((seen.servers[0].name,), f"{seen.servers[0].name}: its bootstrap port does not answer")
-    if seen.canary.failures < CANARY_FAILURES:
+    for role in seen.servers:
+        if waited and role.bootstrap is not Answer.YES and (role.up or not seen.paths):
+            return Incident((role.name,), f"{role.name}: its bootstrap port does not answer")
+    if seen.canary.failures < CANARY_FAILURES or seen.paths:
         return None
     failing = tuple(role.name for role in seen.servers if role.health is Answer.NO)
     logged = "".join(f"; {role.name} logged" + text for role in seen.servers if (text := _logged(role, seen)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dsv4_pd.run.guard import conditions
 from dsv4_pd.run.guard.canary import CanaryResult
 from dsv4_pd.run.guard.states import CanaryView, Observation
 
@@ -16,7 +17,9 @@ ASKED_S = 5.0  # between canaries that fatal log lines ask for
 class PathProof:
     """A mutable record that canaries and counters write, read as a `CanaryView`. Times are monotonic seconds."""
 
-    def __init__(self, interval: float) -> None:
+    def __init__(self, interval: float, members: tuple[str, ...] = ()) -> None:
+        """`members`: of the one route that it is about; none: the router's way."""
+        self.members = members
         self.view = CanaryView()
         self.result: CanaryResult | None = None
         self._interval = interval
@@ -33,6 +36,10 @@ class PathProof:
         """A canary is sent; when decode counts it, it proves nothing about others."""
         self._own += 1
         self._sent = now
+
+    def on_other(self) -> None:
+        """Another canary of ours is sent past it; when it is counted, it proves nothing about clients either."""
+        self._own += 1
 
     def on_first_tokens(self, total: float, now: float) -> None:
         """Answers that decode began to give, beyond our own, refresh a proof. They never give the first one, and never
@@ -51,14 +58,18 @@ class PathProof:
         """Whether a canary is due now, over programs that can serve: traffic never takes its place."""
         if seen.now < self._not_before:
             return False
-        newest = max(role.started for role in seen.roles)
+        newest = conditions.proved_since(seen, self.members)
         if self.view.failures or self.view.sent is None or self.view.sent < newest:
             return True
         return seen.now - self.view.sent >= self._interval or self._asked_for(seen)
 
     def _asked_for(self, seen: Observation) -> bool:
         """Whether a server logged a fatal line since the last canary."""
-        logged = any(role.complaint and role.complaint.at > self._sent for role in seen.servers)
+        logged = any(
+            role.complaint and role.complaint.at > self._sent
+            for role in seen.servers
+            if not self.members or role.name in self.members
+        )
         return logged and seen.now - self._sent >= ASKED_S
 
     def on_result(self, result: CanaryResult, now: float, *, busy: bool) -> None:

@@ -12,7 +12,7 @@ from dsv4_pd.plan.guard_config import Limits
 from dsv4_pd.run.guard import conditions, incidents, silence
 from dsv4_pd.run.guard.actions import actions
 from dsv4_pd.run.guard.incidents import Incident
-from dsv4_pd.run.guard.states import Action, Answer, Observation, State, Verdict
+from dsv4_pd.run.guard.states import CANARY_FAILURES, Action, Answer, MemberBudget, Observation, State, Verdict
 from dsv4_pd.run.states import CLOSING, SERVING, STARTING, StateName
 
 SAME_INCIDENT = 2.0  # supervisord looks once a second, so what died together is reported one after the other
@@ -37,6 +37,9 @@ def _decide(state: State, seen: Observation, limits: Limits) -> State:
         return _close(state, seen, StateName.FAILED, verdict)
     incident = incidents.find(state, seen, limits)
     state = _acknowledge(state, seen)
+    if incident and conditions.spared(seen, incident.names, state.condemned):
+        state = _charge_members(state, seen, limits, incident)
+        incident = None
     return _charge(state, seen, limits, incident) if incident else _classify(state, seen, limits)
 
 
@@ -51,6 +54,16 @@ def _tick(state: State, seen: Observation, limits: Limits) -> State:
         held_since=(seen.now if state.held_since is None else state.held_since) if held else None,
         quiet=silence.run(state.quiet, seen),
         failures=0 if stable else state.failures,
+        members=tuple(one for one in state.members if not _recovered(one, seen, limits)),
+    )
+
+
+def _recovered(budget: MemberBudget, seen: Observation, limits: Limits) -> bool:
+    """Whether a member has served for so long that its failures are forgotten."""
+    return any(
+        role.up and role.serving_since is not None and seen.now - role.serving_since >= limits.stable
+        for role in seen.servers
+        if role.name == budget.name
     )
 
 
@@ -105,6 +118,25 @@ def _charge(state: State, seen: Observation, limits: Limits, incident: Incident)
     )
 
 
+def _charge_members(state: State, seen: Observation, limits: Limits, incident: Incident) -> State:
+    """Spend a restart of the failed members' own; the others serve on, and the appliance never ends by it. A member
+    whose budget is spent is tried again as often as the window allows.
+    """
+    failed = [role for role in seen.servers if role.name in incident.names]
+    spent = {role.name: _spend(state.budget(role.name), seen.now, limits, incident.cause) for role in failed}
+    kept = tuple(one for one in state.members if one.name not in spent)
+    condemned = {(role.name, role.deaths) for role in failed if role.up}
+    return replace(state, members=(*kept, *spent.values()), condemned=state.condemned | condemned)
+
+
+def _spend(budget: MemberBudget, now: float, limits: Limits, cause: str) -> MemberBudget:
+    charges = (*(at for at in budget.charges if now - at < limits.restart_window), now)
+    failures = budget.failures + 1
+    spent = len(charges) > limits.restart_limit or failures > limits.restart_limit
+    wait = limits.stable if spent else limits.backoff(failures)
+    return MemberBudget(budget.name, charges, failures, now + wait, cause)
+
+
 def _paid_already(state: State, seen: Observation, incident: Incident) -> bool:
     """Whether the last charge covers this: it came a moment ago, and who failed now was not started since."""
     if not state.charges or seen.now - state.charges[-1] > SAME_INCIDENT:
@@ -118,15 +150,17 @@ def _classify(state: State, seen: Observation, limits: Limits) -> State:
     unmet = conditions.unmet(seen, condemned=state.condemned)
     doubts = conditions.doubts(seen, limits)
     hard = [item for item in unmet if not (serving and item.silent)]
-    hard += [item for item in doubts if item.failures >= incidents.CANARY_FAILURES or not serving]
-    if hard:
+    hard += [item for item in doubts if item.failures >= CANARY_FAILURES or not serving]
+    left = conditions.open_routes(seen, hard) if hard else ()
+    partial = (seen.now if state.partial is None else state.partial) if left else None
+    if hard and (not left or _waits(state, seen, limits, partial)):
         name = _starting(seen) if state.name in STARTING else StateName.RECOVERING
         reason = _first_cause(state) + hard[0].text
         down, since = (seen.now if serving else state.down_since), None
     else:
-        soft = [*unmet, *doubts]
+        soft = [*hard, *unmet, *doubts]
         name = StateName.DEGRADED if soft else StateName.READY
-        reason = soft[0].text if soft else "prefill to decode proved through the router"
+        reason = _degraded(state, soft[0], left) if soft else _proved(seen)
         down, since = state.down_since, (state.serving_since if serving else seen.now)
     return replace(
         state,
@@ -135,9 +169,32 @@ def _classify(state: State, seen: Observation, limits: Limits) -> State:
         since=state.since if name is state.name else seen.now,
         down_since=down,
         serving_since=since,
+        partial=partial,
         cause=state.cause if since is None else "",
         origin=state.origin if since is None else "",
     )
+
+
+def _waits(state: State, seen: Observation, limits: Limits, partial: float | None) -> bool:
+    """Whether a start waits for the rest although some could serve: for a while, and not for one that failed."""
+    starting = state.name in STARTING and not state.members
+    return starting and partial is not None and seen.now - partial <= limits.rest_timeout
+
+
+def _degraded(state: State, missing: conditions.Missing, left: tuple[tuple[str, ...], ...]) -> str:
+    """What is missing first; with several members also what it is for, and who serves meanwhile."""
+    if not left:
+        return missing.text
+    cause = next((one.cause for one in state.members if one.name == missing.role and one.cause), "")
+    after = f" (recovering from: {cause})" if cause else ""
+    serve = ", ".join(" to ".join(route) for route in left)
+    return f"{missing.text}{after}; served by {serve}"
+
+
+def _proved(seen: Observation) -> str:
+    if seen.paths:
+        return f"{len(seen.paths)} paths and the router proved"
+    return f"prefill to decode proved through the {'front' if seen.front else 'router'}"
 
 
 def _starting(seen: Observation) -> StateName:

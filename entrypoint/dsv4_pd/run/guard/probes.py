@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import httpx2
@@ -20,17 +20,19 @@ from dsv4_pd.run.ops import exposition
 QUICK = 2.0  # seconds for the whole of a question and its answer
 METRICS = 5.0
 LIST_S = 1.0  # between two looks at a list that was right, while the counts stay right
+FRONT = "dsv4-pd"  # how the front signs its answers
 SLOW = 30.0  # the server itself gives up after 20 s
-_SENT, _SPEED = "sglang:kv_transfer_total_mb", "sglang:kv_transfer_speed_gb_s"
-_MIB_IN_MB, _GIB_IN_GB = 2**20 / 1e6, 2**30 / 1e9
 
 
 class Probes:
-    """HTTP probes over one client. `control_key` opens the router's administration, which no client's key does."""
+    """HTTP probes over one client. `control_key` opens the router's administration, which no client's key does;
+    `front_key` the front, while it lets in nobody else.
+    """
 
-    def __init__(self, api_key: str | None, control_key: str = "") -> None:
+    def __init__(self, api_key: str | None, control_key: str = "", front_key: str = "") -> None:
         self._headers = _bearer(api_key)
         self._control = _bearer(control_key)
+        self._front = _bearer(front_key)
         self._client: httpx2.AsyncClient | None = None
         self._list_due = 0.0
 
@@ -61,6 +63,22 @@ class Probes:
             return Answer.NO, ""
         return (Answer.YES if got.status_code == httpx2.codes.OK else Answer.NO), got.text
 
+    async def front(self, url: str) -> tuple[Answer, str]:
+        """Whether the front answers, whatever it says: its word about the appliance is our own."""
+        try:
+            async with asyncio.timeout(QUICK):
+                got = await self.client.get(f"{url}/livez", headers={"Authorization": ""})
+        except TimeoutError:
+            return Answer.SILENT, ""
+        except loopback_http.FAILURES as error:
+            return Answer.NO, f"does not answer ({type(error).__name__})"
+        ours = got.headers.get("server") == FRONT
+        return (Answer.YES, "") if ours else (Answer.NO, "another program answers on its port")
+
+    async def ask(self, url: str, body: dict[str, Any]) -> httpx2.Response:
+        """A client's request to the front."""
+        return await self.client.post(url, json=body, headers=self._front or None)
+
     async def router(self, url: str, servers: Iterable[ServerConfig]) -> tuple[Answer, str]:
         """Whether the router has exactly our servers, all healthy, and what is wrong otherwise."""
         answer, text = await self.get(f"{url}/readiness")
@@ -72,6 +90,21 @@ class Probes:
             return Answer.YES, ""
         return await self._list(url, known)
 
+    async def listing(self, url: str, servers: Iterable[ServerConfig]) -> tuple[Answer, str, tuple[str, ...]]:
+        """Among several members: whether the router serves and lists nobody else, what is wrong, and who of ours gets
+        no requests.
+        """
+        known = tuple(servers)
+        answer, text = await self.get(f"{url}/readiness")
+        if answer is not Answer.YES:
+            return answer, _reason(text), ()
+        answer, text = await self._workers(url)
+        if answer is not Answer.YES:
+            return answer, "" if answer is Answer.SILENT else "does not list its workers", ()
+        found = workers.parse(text)
+        mismatch = workers.mismatch(found, known) if workers.foreign(found, known) else ""
+        return (Answer.NO if mismatch else Answer.YES), mismatch, workers.unhealthy(found, known)
+
     async def _list(self, url: str, known: tuple[ServerConfig, ...]) -> tuple[Answer, str]:
         """What the list itself says: the counts can't tell a foreign worker in the place of one of ours."""
         answer, text = await self._workers(url)
@@ -81,8 +114,11 @@ class Probes:
         self._list_due = 0.0 if mismatch else time.monotonic() + LIST_S
         return (Answer.NO if mismatch else Answer.YES), mismatch
 
-    async def reconcile(self, url: str, servers: Iterable[ServerConfig], api_key: str | None) -> tuple[str, ...]:
-        """Remove workers that are not ours from the router, then register ours; returns the removed addresses.
+    async def reconcile(
+        self, url: str, servers: Iterable[ServerConfig], api_key: str | None, down: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        """Remove workers that are not ours from the router, then register ours, but for those that are down by name;
+        returns the removed addresses.
 
         Not an error where it fails: asked again until the router lists exactly ours.
         """
@@ -92,6 +128,8 @@ class Probes:
         for one in strange:
             await self._control_call("DELETE", f"{url}/workers/{one.id}")
         for server in workers.absent(found, known):
+            if server.name in down:
+                continue
             await self._control_call("POST", f"{url}/workers", workers.entry(server, api_key))
         return tuple(one.url for one in strange)
 
@@ -99,6 +137,16 @@ class Probes:
         """SGLang's metrics, summed over their labels; empty when there is no answer."""
         answer, text = await self.get(f"{url}/metrics", METRICS)
         return samples(text) if answer is Answer.YES else {}
+
+    async def longest(self, url: str) -> int | None:
+        """Tokens of the longest request, prompt and answer together, that a server takes: its own word, which is less
+        than was asked for where its KV pool is smaller.
+        """
+        answer, text = await self.get(f"{url}/v1/models")
+        listed = _json(text).get("data") if answer is Answer.YES else None
+        one = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+        limit = one.get("max_model_len")
+        return limit if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else None
 
     async def _workers(self, url: str) -> tuple[Answer, str]:
         return await self.get(f"{url}/workers", headers=self._control)
@@ -122,20 +170,17 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def link_of(values: dict[str, float]) -> dict[str, float]:
-    """The KV link in MB and GB/s, from the sender's metrics since its start; empty from a server that sent nothing.
+def summed(several: Iterable[dict[str, float]]) -> dict[str, float]:
+    """The sum of each metric over several servers.
 
-    The engine's names say mb and gb_s, its figures are MiB and GiB/s.
-
-    >>> link_of({"sglang:kv_transfer_total_mb_count": 4.0, "sglang:kv_transfer_total_mb_sum": 2.0,
-    ...          "sglang:kv_transfer_speed_gb_s_count": 4.0, "sglang:kv_transfer_speed_gb_s_sum": 6.0})
-    {'transfers': 4.0, 'mb': 2.097, 'gb_s': 1.611}
+    >>> summed([{"a": 1.0}, {"a": 2.0, "b": 3.0}])
+    {'a': 3.0, 'b': 3.0}
     """
-    sent, timed = values.get(f"{_SENT}_count", 0.0), values.get(f"{_SPEED}_count", 0.0)
-    if not sent:
-        return {}
-    found = {"transfers": sent, "mb": round(values.get(f"{_SENT}_sum", 0.0) * _MIB_IN_MB, 3)}
-    return found | ({"gb_s": round(values.get(f"{_SPEED}_sum", 0.0) / timed * _GIB_IN_GB, 3)} if timed else {})
+    found: dict[str, float] = {}
+    for values in several:
+        for name, value in values.items():
+            found[name] = found.get(name, 0.0) + value
+    return found
 
 
 def _bearer(key: str | None) -> dict[str, str]:

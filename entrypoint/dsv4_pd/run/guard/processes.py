@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from dsv4_pd.run.guard import endings
 from dsv4_pd.run.guard.listener import Event
-from dsv4_pd.run.guard.supervisor import UNREACHABLE, UP, Supervisor
 from dsv4_pd.run.guard.watch import Watch
-
-_EXITED = re.compile(r"(?:exited|gave up|spawn\w*): (\S+) \((.+?)(?:; (?:not )?expected)?\)")
+from dsv4_pd.run.supervision.rpc import FAILURES, UP, Supervisor
 
 
 class Processes:
-    """Keeps the watches' processes up to date. `changed(died)` is called after each change."""
+    """Keeps the watches' processes up to date. `changed(who died)` follows each change; blank where nobody did."""
 
-    def __init__(self, supervisor: Supervisor, watches: Mapping[str, Watch], changed: Callable[[bool], None]) -> None:
+    def __init__(self, supervisor: Supervisor, watches: Mapping[str, Watch], changed: Callable[[str], None]) -> None:
         self._supervisor, self._watches, self._changed = supervisor, watches, changed
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._order = asyncio.Lock()  # one change at a time, in order
@@ -46,7 +43,7 @@ class Processes:
                 pid = (await self._supervisor.process(event.name)).pid
             elif event.state not in UP and watch.alive:
                 how = await self._how(event.name)
-        except UNREACHABLE:
+        except FAILURES:
             how = "ended (supervisord does not answer)"
         self._change(watch, partial(watch.on_event, event.state, time.monotonic(), pid, how))
 
@@ -55,7 +52,7 @@ class Processes:
         asked = time.monotonic()
         try:
             processes = await self._supervisor.processes()
-        except UNREACHABLE:
+        except FAILURES:
             return  # the event pipe tells whether supervisord is gone
         async with self._order:
             for process in processes:
@@ -70,7 +67,7 @@ class Processes:
         change()
         if watch.pid != pid and watch.pid:
             self._follow_pid(watch)
-        self._changed(watch.deaths != deaths)
+        self._changed(watch.name if watch.deaths != deaths else "")
 
     def follow_workers(self, watch: Watch, pids: frozenset[int]) -> None:
         """Detect the exit of a child that the server can't do without: its main process may serve on for seconds."""
@@ -81,7 +78,7 @@ class Processes:
     def _worker_ended(self, watch: Watch, main: int, worker: int, name: str) -> None:
         if watch.pid == main and watch.up:
             watch.on_lost_worker(endings.of_worker(worker, name))
-            self._changed(False)
+            self._changed("")
 
     def _follow_pid(self, watch: Watch) -> None:
         """Detect the exit through the kernel: supervisord looks only once a second."""
@@ -89,16 +86,14 @@ class Processes:
 
     def _ended(self, watch: Watch, pid: int) -> None:
         watch.on_gone(pid, time.monotonic())
-        self._changed(False)
+        self._changed("")
 
     async def _how(self, name: str) -> str:
         """How a program's process ended, in words; only supervisord's log names a signal."""
-        told: list[str] = [text for who, text in _EXITED.findall(await self._supervisor_log()) if who == name]
-        if not told:
-            status = (await self._supervisor.process(name)).exit_status
-            return endings.likely(f"exited with code {status}")
-        how = told[-1].replace("terminated by", "was ended by").replace("exit status", "exited with code")
-        return endings.likely(how)
+        ending = endings.last_of(await self._supervisor_log(), name)
+        if ending is None:
+            ending = endings.Ending(code=(await self._supervisor.process(name)).exit_status)
+        return endings.in_words(ending)
 
     async def _supervisor_log(self) -> str:
         try:

@@ -16,16 +16,17 @@ from typing import Any
 
 from dsv4_pd.plan import guard_config as configuration
 from dsv4_pd.plan.guard_config import GuardConfig
-from dsv4_pd.run.guard import hands, listener, policy, publish, starts, tree
+from dsv4_pd.run.guard import hands, listener, memory, policy, publish, starts, tree
 from dsv4_pd.run.guard.document import document
 from dsv4_pd.run.guard.gpus import Gpus
 from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.run.guard.senses.loops import Senses
 from dsv4_pd.run.guard.states import Act, State, Verdict, initial
-from dsv4_pd.run.guard.supervisor import Supervisor
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.ops import server as ops
 from dsv4_pd.run.ops.telemetry import Telemetry
 from dsv4_pd.run.states import CLOSING, StateName
+from dsv4_pd.run.supervision.rpc import Supervisor
 
 TICK = 0.25
 HEARTBEAT = 1.0
@@ -38,11 +39,13 @@ class Guard:
     def __init__(self, config: GuardConfig) -> None:
         self.config = config
         self._woken = asyncio.Event()
-        self.probes = Probes(config.api_key, _control_key(config))
+        self.probes = Probes(config.api_key, _key(config.control_key_file), _key(config.front_key_file))
         self.supervisor = Supervisor(config.socket)
-        gpus = Gpus([uuid for server in config.servers for uuid in server.gpus])
-        self.world = World(config, self.supervisor, self.probes, gpus, self._woken.set)
-        self.hands = hands.Hands(config, self.world, self.supervisor, self.probes)
+        cards = [uuid for server in config.servers for uuid in server.gpus]
+        self.gpus = Gpus(cards, in_container=bool(config.about.get("container")))
+        self.world = World(config, self.supervisor, self.probes, self._woken.set)
+        self.senses = Senses(self.world, self.probes, self.gpus)
+        self.hands = hands.Hands(self.world, self.senses.host, self.supervisor, self.probes)
         self._starts_file = Path(config.starts_file)
         self._events: deque[dict[str, Any]] = deque(maxlen=50)
         self._published = 0.0
@@ -60,18 +63,9 @@ class Guard:
             name = StateName.STOPPING if verdict.code == 0 else StateName.FAILED
             return State(name, verdict.cause, now, now, verdict=verdict), before
         old = publish.read_json(Path(self.config.health_file))
-        memory = old.get("memory", {})
-        if memory and memory.get("fingerprint") == self.config.fingerprint and old["state"] != StateName.SAFE:
-            for name, paths in memory["shared_memory"].items():
-                self.world.servers[name].shared_memory = frozenset(paths)
-            for name, deaths in memory["deaths"].items():
-                if known := self.world.watch(name):
-                    known.deaths = deaths  # what `restarts` counts goes on counting
-            for name, (pid, stamp) in memory["models"].items():
-                self.world.servers[name].model = (pid, stamp)
-            for name, pid in memory.get("served", {}).items():
-                self.world.servers[name].served_pid = pid  # what it logs decides nothing any more
-            return _resumed(memory, now, same_supervisor=memory["supervisord"] == os.getppid()), before
+        left = old.get("memory", {})
+        if left and left.get("fingerprint") == self.config.fingerprint and old["state"] != StateName.SAFE:
+            return memory.take_over(left, self.world, now), before
         safe = starts.safe_reason(before, self.config.fingerprint, self.config.safe_mode, self.config.safe_after)
         record = before if safe else before.begin(self.config.fingerprint)
         self._store(record)
@@ -87,8 +81,8 @@ class Guard:
         loop.add_signal_handler(signal.SIGTERM, main.cancel)
         ended = asyncio.create_task(listener.listen(self.world.processes.on_event))
         await self.world.processes.poll()
-        self.world.read_history()
-        senses = [asyncio.create_task(sense) for sense in self.world.loops()]
+        self.senses.host.read_history()
+        senses = [asyncio.create_task(loop) for loop in self.senses.loops()]
         server = asyncio.create_task(self._serve_ops())
         try:
             while not ended.done():
@@ -103,7 +97,7 @@ class Guard:
         finally:
             for task in (*senses, ended, server):
                 task.cancel()
-            self.world.gpus.end()
+            self.gpus.end()
             await self.probes.close()
             await self.supervisor.close()
         return 0
@@ -114,12 +108,19 @@ class Guard:
         self.state, actions = policy.next_state(before, self.world.observe(), self.config.limits)
         if self.state.name is not before.name or self.state.cause not in ("", before.cause):
             self._on_transition(before)
+        self._tell_restarts(before)
         changed = self.state.name is not before.name or self.state.reason != before.reason
         if changed or time.monotonic() - self._published >= HEARTBEAT:
             self._publish()
         for action in actions:
             self._shut = self._shut or action.act is Act.SHUTDOWN
             self.hands.apply(action)
+
+    def _tell_restarts(self, before: State) -> None:
+        """A member that is restarted while others serve changes the state once, and its own story goes on."""
+        for one in self.state.members:
+            if one.charges and one.charges != before.budget(one.name).charges:
+                log.info("%s is restarted, while others serve: %s", one.name, one.cause)
 
     def _on_transition(self, before: State) -> None:
         state = self.state
@@ -146,17 +147,7 @@ class Guard:
 
     def _publish(self) -> None:
         self._published = time.monotonic()
-        memory = {
-            "charges": self.state.charges,
-            "failures": self.state.failures,
-            "fingerprint": self.config.fingerprint,
-            "supervisord": os.getppid(),
-            "deaths": {w.name: w.deaths for w in (*self.world.servers.values(), self.world.router)},
-            "served": {name: watch.pid for name, watch in self.world.servers.items() if watch.served},
-            "models": {name: watch.model for name, watch in self.world.servers.items()},
-            "shared_memory": {name: sorted(watch.shared_memory) for name, watch in self.world.servers.items()},
-        }
-        data = {**self.document(), "memory": memory}
+        data = {**self.document(), "memory": memory.of(self.state, self.world)}
         self._complain(publish.write_json(Path(self.config.health_file), data))
 
     def document(self) -> dict[str, Any]:
@@ -184,7 +175,7 @@ class Guard:
         log.error(cause)
         self.state = replace(self.state, name=StateName.RECOVERING, reason=cause, since=time.monotonic())
         self._publish()
-        for watch in (*self.world.servers.values(), self.world.router):
+        for watch in self.world.programs:
             if watch.pid:
                 tree.kill_group(watch.pid)
         self.hands.sweep()
@@ -205,17 +196,9 @@ class Guard:
                 raise task.exception()  # type: ignore[misc]
 
 
-def _control_key(config: GuardConfig) -> str:
-    """The key of this run to the router's administration; none in a plan that has no such router."""
-    return Path(config.control_key_file).read_text(encoding="utf-8") if config.control_key_file else ""
-
-
-def _resumed(memory: dict[str, Any], now: float, *, same_supervisor: bool) -> State:
-    """The state after a guard or a supervisord that died; the restart budget outlives both."""
-    cause = "the guard was restarted" if same_supervisor else "supervisord was restarted"
-    name = StateName.BOOTING if same_supervisor else StateName.RECOVERING
-    handled = tuple(memory["deaths"].items())
-    return State(name, cause, now, now, charges=tuple(memory["charges"]), failures=memory["failures"], deaths=handled)
+def _key(file: str) -> str:
+    """A key of this run: to the router's administration, to the front. None in a plan that has no such program."""
+    return Path(file).read_text(encoding="utf-8") if file else ""
 
 
 def main(argv: list[str]) -> int:
@@ -226,7 +209,7 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     for library in ("httpx2", "httpcore2"):
         logging.getLogger(library).setLevel(logging.WARNING)  # else a line for each probe
-    return asyncio.run(_guard(configuration.load(Path(argv[1]))))
+    return asyncio.run(_guard(configuration.from_json(Path(argv[1]).read_text(encoding="utf-8"))))
 
 
 async def _guard(config: GuardConfig) -> int:

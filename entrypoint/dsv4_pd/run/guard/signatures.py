@@ -8,17 +8,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dsv4_pd.run.guard.advice import shortage
 from dsv4_pd.run.guard.states import Complaint, Phase, Remedy
 
 # "[2026-11-29 15:20:11 TP0] " or "[2026-11-29 15:20:11] "
 _PREFIX = re.compile(r"^\[\d{4}-\d\d-\d\d[^\]]{0,60}\]\s+")
+# What torch puts before an exception that ends a rank, and before NCCL's own records.
+_RANK = re.compile(r"^\[rank\d{1,5}\]: ?")
+# A thread of NCCL's that ended: what was raised in it stands behind.
+_THREAD = re.compile(
+    r"^\[E[\d :.]{0,40} ?ProcessGroupNCCL\.cpp:\d{1,6}\] \[[^\]]{1,120}\] "
+    r"\w[\w ]{0,40} thread terminated with exception: "
+)
 # A record that carries a traceback on its one line: what was raised stands behind the last escaped line break.
 _TRACEBACK = re.compile(r"Scheduler hit an exception: Traceback .*(?:\\n|\\x0a)(?=[\w.]+(?:Error|Exception)\b)")
 
 
 def message_of(line: str) -> str:
-    """A line without the engine's prefix."""
-    return _PREFIX.sub("", line, count=1)
+    """A line without the engine's prefix, and torch's."""
+    return _RANK.sub("", _PREFIX.sub("", line, count=1), count=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class Signatures:
         >>> Signatures(toml).read_line("[2026-11-29 15:20:11] Receive: text='SIGQUIT received.'")
         """
         message = message_of(line)
-        raised = _TRACEBACK.sub("", message, count=1)
+        raised = _THREAD.sub("", _TRACEBACK.sub("", message, count=1), count=1)
         for text in (raised, message) if raised != message else (message,):
             for pattern, meaning in self._rows:
                 if found := pattern.match(text):
@@ -70,7 +78,11 @@ def _meaning(kind: str, item: Mapping[str, Any]) -> Meaning | None:
         return Meaning(phase=Phase(item["phase"]))
     if item["action"] == "ignore":
         return None
-    return Meaning(complaint=Complaint(Remedy(item["action"]), item["cause"], item.get("exit_code", 1)))
+    return Meaning(
+        complaint=Complaint(
+            Remedy(item["action"]), item["cause"], item.get("exit_code", 1), memory=item.get("memory", False)
+        )
+    )
 
 
 def _filled(meaning: Meaning | None, groups: Mapping[str, str]) -> Meaning | None:
@@ -78,7 +90,8 @@ def _filled(meaning: Meaning | None, groups: Mapping[str, str]) -> Meaning | Non
     if meaning is None or meaning.complaint is None or not groups:
         return meaning
     said = meaning.complaint
-    return replace(meaning, complaint=replace(said, cause=said.cause.format(**groups)))
+    told = {name: (text or "").strip() for name, text in groups.items()}
+    return replace(meaning, complaint=replace(said, cause=said.cause.format(**told), short=shortage(groups)))
 
 
 def _percent(groups: Mapping[str, str | None]) -> int | None:

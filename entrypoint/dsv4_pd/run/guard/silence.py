@@ -6,11 +6,11 @@ work that no client can forge: tokens that move, a canary that came through, a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dsv4_pd.plan.guard_config import Limits
 from dsv4_pd.run.guard import conditions
-from dsv4_pd.run.guard.states import Answer, Observation, RoleView
+from dsv4_pd.run.guard.states import CANARY_FAILURES, Answer, Observation, RoleView
 
 Clocks = tuple[tuple[str, float], ...]
 
@@ -26,11 +26,22 @@ def _quiet(seen: Observation) -> Iterator[str]:
         if role.up and role.served:
             yield from [f"{role.name} /ready"] * (role.ready is not Answer.YES)
             yield from [f"{role.name} /health"] * (role.health is not Answer.YES)
-    first = seen.servers[0]
-    if first.up and first.served and seen.bootstrap is Answer.SILENT:
-        yield "bootstrap"
+            yield from [f"{role.name} bootstrap"] * _bootstrap_owed(role, seen)
+            # Of a single route the plugins are looked at with the whole path, before it serves.
+            yield from [f"{role.name} plugins"] * (bool(seen.paths) and bool(role.unproved))
+    if seen.paths and seen.canary.failures >= CANARY_FAILURES:
+        yield "router's way"
     if seen.router.ready is Answer.SILENT and not conditions.programs_missing(seen):  # it may wait for a silent server
         yield "router"
+    if seen.front is not None and seen.front.up and seen.front.ready is not Answer.YES:
+        yield "front"
+
+
+def _bootstrap_owed(role: RoleView, seen: Observation) -> bool:
+    """A port that refuses takes a single route out of READY, where the broken path is looked at. Among several it does
+    not.
+    """
+    return role.bootstrap is Answer.SILENT or (bool(seen.paths) and role.bootstrap is Answer.NO)
 
 
 def last_work(role: RoleView, limits: Limits) -> float:
@@ -47,24 +58,45 @@ def compiled(role: RoleView, limits: Limits) -> float:
 def overdue(clocks: Clocks, seen: Observation, limits: Limits) -> Iterator[tuple[str, str]]:
     """Which program was waited for long enough, and why, most telling first."""
     since = dict(clocks)
-    through = seen.canary.sent or 0.0
 
     def late(key: str, bound: float, work: float) -> bool:
-        return key in since and seen.now - max(since[key], work, through) > bound
+        return key in since and seen.now - max(since[key], work) > bound
 
     for role in seen.servers:
-        work = last_work(role, limits)
+        through = seen.through(role.name)
+        work = max(last_work(role, limits), through)
         said_no = role.ready is Answer.NO
         bound = limits.unready_timeout if said_no else limits.silent_timeout
         if late(f"{role.name} /ready", bound, work):
             yield role.name, _cause(role, "/ready says no" if said_no else "/ready does not answer", bound, limits)
         elif late(f"{role.name} /health", limits.silent_timeout, work):
             yield role.name, _cause(role, "its own test generation fails", limits.silent_timeout, limits)
-    first = seen.servers[0]
-    if late("bootstrap", limits.silent_timeout, 0.0):
-        yield first.name, f"{first.name}: its bootstrap port has not answered for {limits.silent_timeout:.0f} s"
-    if late("router", limits.unready_timeout, 0.0):
+    for role in seen.servers:
+        bound = limits.router_timeout if role.bootstrap is Answer.NO else limits.silent_timeout
+        if late(f"{role.name} bootstrap", bound, seen.through(role.name)):
+            yield role.name, f"{role.name}: its bootstrap port has not answered for {bound:.0f} s"
+        if late(f"{role.name} plugins", limits.plugin_timeout, 0.0):
+            yield role.name, conditions.not_live(role.unproved)
+    if late("router", limits.unready_timeout, seen.canary.sent or 0.0):
         yield seen.router.name, f"router: has not answered for {limits.unready_timeout:.0f} s"
+    if seen.front is not None:
+        yield from _front(seen.front, late, limits)
+    began = since.get("router's way")
+    if began is not None and all((path.canary.sent or 0.0) > began for path in seen.paths):
+        cause = f"router: canary: {seen.canary.failure}, while every server answered one of its own"
+        yield seen.router.name, cause
+
+
+def _front(front: RoleView, late: Callable[[str, float, float], bool], limits: Limits) -> Iterator[tuple[str, str]]:
+    """A front at work is busy, starting or starved, and is waited for; one that is not is stuck."""
+    refuses = front.ready is Answer.NO
+    bound = limits.unready_timeout if refuses else limits.front_timeout
+    work = max(front.started, front.worked)
+    endless = front.served and late(
+        "front", limits.silent_timeout, front.started
+    )  # a start may take as long as it works
+    if late("front", bound, work) or endless:
+        yield front.name, f"front: {front.detail or 'refuses connections'}" if refuses else "front: has not answered"
 
 
 def _cause(role: RoleView, what: str, bound: float, limits: Limits) -> str:

@@ -52,6 +52,9 @@ class Traffic:
 
     def only_queued(self, sent: float, moves: int) -> bool:
         """Whether what was sent then still waits for prefill, which computed for others in `moves` intervals since."""
+        return moves >= 2 and self.hands_over(sent)
+
+    def hands_over(self, sent: float) -> bool:
+        """Whether prefill was seen with nothing left to hand over since then, and no transfer failed."""
         failed = sum(count for at, count in self._failed if at >= sent) > 0
-        free = any(at >= sent for at in self._free)
-        return moves >= 2 and free and not failed
+        return any(at >= sent for at in self._free) and not failed

@@ -56,6 +56,17 @@ def _bytes_read(pid: int) -> int:
     return sum(int(line.split(": ")[1]) for line in text.splitlines() if line.startswith("read_bytes"))
 
 
+def at_work(pid: int) -> tuple[bool, float]:
+    """Whether a process runs, waits for a processor or for a disk at this moment, and the seconds that it has computed.
+    One that is stopped, or asleep, does neither; nor does one that is gone.
+    """
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False, 0.0
+    return fields[0] in ("R", "D"), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def kill_group(group: int) -> None:
     """End a whole process group at once."""
     with contextlib.suppress(OSError):  # already gone

@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
+from dsv4_pd.plan.guard_config import MemoryBudget
+from dsv4_pd.run.guard.advice import advice
 from dsv4_pd.run.guard.complaints import alive
 from dsv4_pd.run.guard.signatures import Meaning, Signatures, message_of
-from dsv4_pd.run.guard.states import Answer, Complaint, Phase, RoleView
-from dsv4_pd.run.guard.supervisor import IDLE, UP, Process
+from dsv4_pd.run.guard.states import Answer, Complaint, Phase, Remedy, RoleView
+from dsv4_pd.run.supervision.rpc import IDLE, UP, Process
 
 _ORDER = list(Phase)
 SURVEY_S = 60.0
@@ -22,19 +24,28 @@ ENDED_BY_US = "ended by the guard, to be started again"
 class Watch:
     """What is known about one program. Times are monotonic seconds."""
 
-    def __init__(self, name: str, signatures: Signatures | None = None) -> None:
+    def __init__(self, name: str, signatures: Signatures | None = None, memory: MemoryBudget | None = None) -> None:
         self.name = name
+        self.memory = memory
         self.pid = 0
         self.deaths = 0
         self.exit = ""
         self.lines: deque[str] = deque(maxlen=50)
         self.kv_tokens: int | None = None
+        self.context_length: int | None = None  # tokens of its longest request, in its own word
         self.gpu_holder: str | None = None
         self.shared_memory: frozenset[str] = frozenset()  # of all its incarnations that were not cleaned up after
         self.model = (0, "")  # process, and the stamp of the model's files as it found them
         self.last_times: dict[str, float] = {}  # phase -> seconds of the last good start
         self.served_pid = 0  # process that an earlier guard saw serving
         self.ended = 0.0
+        self.bootstrap = Answer.YES  # only a prefill has such a port
+        self.unproved: tuple[str, ...] = ()
+        self.unlisted = False
+        self.gpu_fault, self.gpu_note = "", (0.0, "")
+        self.needs_warm_up = False
+        self.warmed = 0  # process whose warm-up is through
+        self.warming = ""  # how far it is, for people
         self._signatures = signatures
         self.alive = False
         self._process_state = "STOPPED"
@@ -54,6 +65,7 @@ class Watch:
         self.workers: frozenset[int] = frozenset()
         self.phase_times: dict[str, float] = {}
         self.ready_at: float | None = None
+        self.warm_at: float | None = None
         self.served = False
         self.lost = ""
         self.worked = self.refused = 0.0
@@ -101,7 +113,7 @@ class Watch:
         self.exit = ENDED_BY_US if self._killed else how or "ended"
         self.ended = self.ended if self.gone else now
         self.alive, self.pid, self.phase, self.ready = False, 0, Phase.DOWN, Answer.NO
-        self.detail, self.percent = "", None
+        self.detail, self.percent, self.warming = "", None, ""
 
     def on_gone(self, pid: int, now: float) -> None:
         """The kernel says that the process has ended; supervisord will say how."""
@@ -137,16 +149,42 @@ class Watch:
         self.complaint = None
 
     def _take(self, meaning: Meaning, now: float) -> None:
-        if meaning.complaint and (self.complaint is None or (self.served and not alive(self.complaint, now))):
-            self.complaint = replace(meaning.complaint, at=now)  # the first one of an incident tells most
+        if meaning.complaint and self._is_news(meaning.complaint, now):
+            self.complaint = replace(self._advised(meaning.complaint), at=now)
         if meaning.phase and _ORDER.index(meaning.phase) > _ORDER.index(self.phase):
             self._enter(meaning.phase, now)
         if meaning.phase is self.phase and meaning.percent is not None:
             self.percent = meaning.percent
 
+    def _is_news(self, said: Complaint, now: float) -> bool:
+        """The first line of an incident tells most, but for one that decides nothing by itself."""
+        before = self.complaint
+        if before is None or (self.served and not alive(before, now)):
+            return True
+        return before.remedy is Remedy.EXPLAIN and said.remedy is not Remedy.EXPLAIN
+
+    def _advised(self, said: Complaint) -> Complaint:
+        if not said.memory:
+            return said
+        return replace(said, cause=said.cause + advice(self.memory, self.phase, said.short))
+
     def _enter(self, phase: Phase, now: float) -> None:
         self.phase, self.percent = phase, None
         self.phase_times[phase.value] = round(now - self.started, 3)
+
+    @property
+    def cold(self) -> bool:
+        """Whether its process has yet to run every class of request."""
+        return self.needs_warm_up and not 0 < self.pid == self.warmed
+
+    def on_warm(self, pid: int, now: float) -> None:
+        """Its warm-up is through, or was given up."""
+        if pid == self.pid:
+            self.warmed, self.warm_at, self.warming = pid, now, ""
+
+    def on_warmed_before(self, pid: int, at: float) -> None:
+        """An earlier guard saw this process through its warm-up."""
+        self.warmed, self.warm_at = pid, at
 
     def on_ready(self, answer: Answer, now: float, detail: str = "", asked: float | None = None) -> None:
         """What its readiness probe heard to a question asked then."""
@@ -209,6 +247,8 @@ class Watch:
         """Where it is, for people."""
         if self.detail:
             return self.detail
+        if self.cold and self.ready_at is not None:
+            return self.warming or "waits for its warm-up"
         here = f"{self.phase.value} {self.percent} %" if self.percent is not None else self.phase.value
         return f"{here}, a compiler runs" if self._compiles and self.ready_at is None else here
 
@@ -223,6 +263,7 @@ class Watch:
             started=self.started,
             progress=self.progress,
             served=self.served,
+            serving_since=self.ready_at,
             worked=self.worked,
             compiling=self.compiling,
             refused=self.refused,
@@ -235,4 +276,10 @@ class Watch:
             detail=self.describe(),
             gpu_holder=self.gpu_holder,
             model=self.model[1] if self.model[0] == self.pid else "",
+            bootstrap=self.bootstrap,
+            unproved=self.unproved,
+            unlisted=self.unlisted,
+            gpu_fault=self.gpu_fault,
+            gpu_note=self.gpu_note,
+            cold=self.cold,
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from dsv4_pd.plan.guard_config import ServerConfig
 
-_KINDS = {"prefill": "prefill", "decode": "decode"}
+_KINDS = {"prefill": "prefill", "decode": "decode"}  # by role; whoever does both is "regular"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Listed:
 
 def kind(server: ServerConfig) -> str:
     """What a server is to the router."""
-    return _KINDS.get(server.name, "regular")
+    return _KINDS.get(server.does, "regular")
 
 
 def entry(server: ServerConfig, api_key: str | None) -> dict[str, Any]:
@@ -76,6 +76,12 @@ def absent(found: tuple[Listed, ...], servers: tuple[ServerConfig, ...]) -> tupl
     """Ours that the router would give no request; one that is leaving is registered again once it has left."""
     there = {one.url for one in found if is_ours(one, servers) and not one.leaving}
     return tuple(server for server in servers if server.url not in there)
+
+
+def unhealthy(found: tuple[Listed, ...], servers: tuple[ServerConfig, ...]) -> tuple[str, ...]:
+    """The names of ours that the router gives no requests."""
+    healthy = {one.url for one in found if one.healthy and is_ours(one, servers)}
+    return tuple(server.name for server in servers if server.url not in healthy)
 
 
 def mismatch(found: tuple[Listed, ...], servers: tuple[ServerConfig, ...]) -> str:

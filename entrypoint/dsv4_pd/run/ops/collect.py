@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 
 from dsv4_pd.run import loopback_http
+from dsv4_pd.run.cache.systems import OURS
 from dsv4_pd.run.ops import own
 from dsv4_pd.run.ops.exposition import join, render
 
@@ -35,7 +36,8 @@ async def _get(client: httpx2.AsyncClient, url: str) -> str | None:
 
 def exposition(document: Mapping[str, Any], texts: Mapping[str, str | None], compiles: Mapping[str, int]) -> str:
     """The whole text of /metrics."""
-    joined = join({role: text for role, text in texts.items() if text is not None})
+    roles = {name: own.labels(document, name)["role"] for name in texts}
+    joined = join({name: text for name, text in texts.items() if text is not None}, roles)
     return render([*own.families(document, texts, compiles), *joined.values()])
 
 
@@ -55,7 +57,7 @@ def _walk(folder: Path) -> Iterator[os.DirEntry[str]]:
     except OSError:
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_dir(follow_symlinks=False) and entry.name != OURS:  # what was moved aside is no compile
             yield from _walk(Path(entry.path))
         elif entry.is_file(follow_symlinks=False):
             yield entry

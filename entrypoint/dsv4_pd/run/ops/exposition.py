@@ -82,13 +82,16 @@ def with_label(line: str, name: str, value: str) -> str:
     return f"{match[0]}{{{pair}{comma}{rest[1:]}"
 
 
-def join(texts: Mapping[str, str]) -> dict[str, Family]:
-    """The families of several programs in one, each sample labelled with its program's role."""
+def join(texts: Mapping[str, str], roles: Mapping[str, str] | None = None) -> dict[str, Family]:
+    """The families of several programs in one, each sample labelled with its program's role and name. `roles`: name ->
+    role, where they differ.
+    """
     joined: dict[str, Family] = {}
-    for role, text in texts.items():
+    for name, text in texts.items():
+        role = (roles or {}).get(name, name)
         for family in parse(text).values():
             whole = joined.setdefault(family.name, Family(family.name, family.kind, family.help))
-            whole.lines += [with_label(line, "role", role) for line in family.lines]
+            whole.lines += [with_label(with_label(line, "member", name), "role", role) for line in family.lines]
     return joined
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dsv4_pd.run.ops.exposition import Sample, samples
+from dsv4_pd.run.ops.kv_link import link_of
 from dsv4_pd.run.ops.own import total
+from dsv4_pd.run.states import WAY
 
-_MEBI, _GIBI = 2.0**20, 2.0**30
 # A request of a pair waits in queues that only one role has; for a person they are one.
 _QUEUES = (
     "sglang:num_queue_reqs",
@@ -21,12 +23,12 @@ _RUNNING = ("sglang:num_running_reqs", "sglang:num_prefill_inflight_queue_reqs")
 
 def live(texts: Mapping[str, str | None], now: float) -> dict[str, Any]:
     """The reading; `now` in epoch seconds. Roles that do not answer are None."""
-    read = {role: samples(text) for role, text in texts.items() if text is not None and role != "router"}
+    read = {role: samples(text) for role, text in texts.items() if text is not None and role not in WAY}
     everything = [sample for found in read.values() for sample in found]
     return {
         "time": round(now, 3),
-        "roles": {role: _role(read[role]) if role in read else None for role in texts if role != "router"},
-        "link": _link(everything),
+        "roles": {role: _role(read[role]) if role in read else None for role in texts if role not in WAY},
+        "link": link_of(partial(total, everything)).document(),
     }
 
 
@@ -45,15 +47,6 @@ def _role(seen: Sequence[Sample]) -> dict[str, Any]:
 def _mode(seen: Sequence[Sample], mode: str) -> float:
     """Tokens of one kind; this counter moves inside long requests, the per-request ones only at their end."""
     return sum(s.value for s in seen if s.name == "sglang:realtime_tokens_total" and s.labels.get("mode") == mode)
-
-
-def _link(seen: Sequence[Sample]) -> dict[str, Any]:
-    speeds = total(seen, "sglang:kv_transfer_speed_gb_s_count")
-    return {
-        "transfers": total(seen, "sglang:kv_transfer_total_mb_count"),
-        "bytes": total(seen, "sglang:kv_transfer_total_mb_sum") * _MEBI,
-        "bytes_per_s": total(seen, "sglang:kv_transfer_speed_gb_s_sum") / speeds * _GIBI if speeds else None,
-    }
 
 
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
+
+from dsv4_pd.run.states import TONES
+
+_TONES = "{/* state: tone */}"
 
 # Nothing may be loaded from elsewhere, and nothing may frame the page.
 HEADERS = {
@@ -16,5 +21,6 @@ HEADERS = {
 
 @cache
 def html() -> str:
-    """The page's text."""
-    return Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    """The page's text, with the states' tones in it."""
+    text = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    return text.replace(_TONES, json.dumps(TONES))

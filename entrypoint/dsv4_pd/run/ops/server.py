@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
+from dsv4_pd.host.listening import open_socket
 from dsv4_pd.run.ops import page
 from dsv4_pd.run.ops.door import Door
 from dsv4_pd.run.ops.exposition import CONTENT_TYPE
 from dsv4_pd.run.ops.hosts import answers_to, own_names
-from dsv4_pd.run.ops.telemetry import Telemetry
 from dsv4_pd.run.states import CLOSING, SERVING
+from dsv4_pd.settings.deprecated import LIVE
 
+log = logging.getLogger(__name__)
 Document = dict[str, Any]
 STALE = 5.0  # seconds without a heartbeat
 # What probes and scrapers ask, by whatever name they know us; it tells nothing that a stranger's page could use.
 ANY_NAME = frozenset({"/readyz", "/livez", "/health", "/v1/health/ready", "/v1/health/live", "/metrics"})
 DOOR = web.AppKey("door", Door)
+
+
+class Telling(Protocol):
+    """What the port tells beyond the state."""
+
+    async def metrics(self) -> str:
+        """The text of /metrics."""
+
+    async def live(self) -> Document:
+        """The body of /load."""
 
 
 def ready_of(document: Document) -> tuple[int, Document]:
@@ -42,7 +56,7 @@ def live_of(document: Document, now: float) -> tuple[int, Document]:
 
 
 def application(
-    document: Callable[[], Document], telemetry: Telemetry, about: Mapping[str, Any], listens_on: str = ""
+    document: Callable[[], Document], telemetry: Telling, about: Mapping[str, Any], listens_on: str = ""
 ) -> web.Application:
     """The endpoints over whatever `document()` returns."""
     own = own_names(listens_on)
@@ -75,6 +89,16 @@ def application(
     async def load(_: web.Request) -> web.Response:
         return web.json_response(await telemetry.live())
 
+    @functools.cache
+    def warn() -> None:
+        log.warning("the ops port was asked for a name that will go: %s", LIVE.told())
+
+    async def deprecated_load(request: web.Request) -> web.Response:
+        warn()
+        answer = await load(request)
+        answer.headers["Link"] = '</load>; rel="successor-version"'
+        return answer
+
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=(await telemetry.metrics()).encode(), headers={"Content-Type": CONTENT_TYPE})
 
@@ -88,8 +112,8 @@ def application(
     for path in ("/livez", "/v1/health/live"):
         app.router.add_get(path, live)
     app.router.add_get("/status", status)
-    for path in ("/load", "/live"):  # the second for one more release: it reads like liveness
-        app.router.add_get(path, load)
+    app.router.add_get("/load", load)
+    app.router.add_get("/live", deprecated_load)  # the old name, which reads like liveness
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/", front)
     return app
@@ -102,7 +126,8 @@ async def serve(app: web.Application, host: str, port: int) -> None:
     server, door = runner.server, app[DOOR]
     assert server is not None
     loop = asyncio.get_running_loop()
-    listening = await loop.create_server(door.guarded(server), host or None, port, reuse_address=True, backlog=128)
+    opened = open_socket(host or "0.0.0.0", port)
+    listening = await loop.create_server(door.guarded(server), sock=opened, backlog=128)
     try:
         await door.watch()
     finally:

@@ -13,6 +13,7 @@ import httpx2
 from dsv4_pd.plan.guard_config import GuardConfig
 from dsv4_pd.run.ops import collect
 from dsv4_pd.run.ops.live import live
+from dsv4_pd.run.states import WAY
 
 Document = dict[str, Any]
 _FRESH = 0.8  # seconds: several viewers cost the engines one reading
@@ -29,6 +30,8 @@ class Telemetry:
         self._targets = {server.name: f"{server.url}/metrics" for server in config.servers}
         if config.router_metrics_url:
             self._targets["router"] = config.router_metrics_url
+        if config.front_metrics_url:
+            self._targets["front"] = config.front_metrics_url
         self._cache = Path(config.cache_dir) if config.cache_dir else None
         self._texts: dict[str, str | None] = {}
         self._read = self._counted = float("-inf")
@@ -62,15 +65,25 @@ class Telemetry:
 
 
 def ready_since(document: Document) -> float | None:
-    """When the last server became ready, in epoch seconds; None while one is not.
+    """When the last server became ready and was warmed up, in epoch seconds; None while one is not.
 
     >>> ready_since({"heartbeat": 100.0, "roles": {"decode": {"elapsed_s": 30.0, "phase_times": {"ready": 20.0}}}})
     90.0
+    >>> ready_since({"heartbeat": 100.0, "roles": {"decode": {"elapsed_s": 30.0, "phase_times": {"ready": 20.0},
+    ...                                                       "warm_after_s": 26.0}}})
+    96.0
     """
-    servers = [role for name, role in document.get("roles", {}).items() if name != "router"]
+    servers = [role for name, role in document.get("roles", {}).items() if name not in WAY]
     moments = [
-        document["heartbeat"] - role["elapsed_s"] + role["phase_times"]["ready"]
+        document["heartbeat"] - role["elapsed_s"] + after
         for role in servers
-        if role.get("elapsed_s") is not None and "ready" in (role.get("phase_times") or {})
+        if role.get("elapsed_s") is not None and (after := _serves_after(role)) is not None
     ]
     return max(moments) if servers and len(moments) == len(servers) else None
+
+
+def _serves_after(role: Document) -> float | None:
+    """Seconds from a server's start to when clients may reach it."""
+    ready: float | None = (role.get("phase_times") or {}).get("ready")
+    warm: float | None = role.get("warm_after_s", ready)
+    return None if ready is None or warm is None else max(ready, warm)

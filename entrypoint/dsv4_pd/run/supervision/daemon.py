@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import xmlrpc.client
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from dsv4_pd.plan.environment import child_environment
 from dsv4_pd.plan.paths import Paths
 from dsv4_pd.run.supervision import rpc, sweep
 
-_TIED = str(Path(__file__).with_name("tied.py"))
+TIED = str(Path(__file__).with_name("tied.py"))  # a child that ends with us
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Supervisord:
         a traceback, and a traceback that can't be printed ends it.
         """
         self._paths.verdict.unlink(missing_ok=True)
-        argv = [sys.executable, _TIED, "supervisor.supervisord", str(os.getpid())]
+        argv = [sys.executable, TIED, "supervisor.supervisord", str(os.getpid())]
         self._process = subprocess.Popen(
             [*argv, "-c", str(self._paths.supervisor_conf)],
             env=child_environment(self._environ, run_mark.current(self._paths.run)),
@@ -68,7 +67,7 @@ class Supervisord:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        threading.Thread(target=_drain, args=(self._process.stdout, self._said), daemon=True).start()
+        threading.Thread(target=drain, args=(self._process.stdout, self._said), daemon=True).start()
         with contextlib.suppress(OSError):  # a run folder without room: the mark finds most of them
             sweep.remember_session(self._paths.run, self._process.pid)
 
@@ -95,11 +94,11 @@ class Supervisord:
         with contextlib.suppress(OSError):
             os.kill(self.pid, signal.SIGCONT)
         try:
-            pid = int(rpc.connect(self._paths.supervisor_socket).getProcessInfo("guard")["pid"])
+            pid = rpc.Waiting(self._paths.supervisor_socket).process("guard").pid
             if pid:
                 os.kill(pid, signal.SIGUSR1)
                 os.kill(pid, signal.SIGCONT)
-        except (*rpc.UNREACHABLE, xmlrpc.client.Fault):  # all mean the same: nobody there to ask
+        except rpc.FAILURES:  # all mean the same: nobody there to ask
             return False
         return bool(pid)
 
@@ -115,7 +114,7 @@ class Supervisord:
         sweep.kill(self._paths.run)
 
 
-def _drain(pipe: IO[bytes], said: deque[str]) -> None:
+def drain(pipe: IO[bytes], said: deque[str]) -> None:
     """Until the end of the last process that holds the other end."""
     with pipe:
         for line in pipe:

@@ -10,7 +10,6 @@ import xmlrpc.client
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dsv4_pd.run.supervision import rpc
 from dsv4_pd.run.supervision.silence import Look, Silence, main_thread
@@ -98,15 +97,15 @@ class GuardWatch:
             return ""
         self._ask_at = now + _ASK_S
         try:
-            info: dict[str, Any] = rpc.connect(self._socket).getProcessInfo("guard")
+            found = rpc.Waiting(self._socket).process("guard")
         except rpc.UNREACHABLE:
             return ""
         except xmlrpc.client.Fault:
             self._answers += 1
             return ""  # it is shutting down
         self._answers += 1
-        self._on_pid(int(info["pid"]), now)
-        state = str(info["statename"])
+        self._on_pid(found.pid, now)
+        state = found.state
         self._down = self._down + 1 if state in _GIVEN_UP else 0
         # Between its end and its next start a program is EXITED for a moment; FATAL is for good.
         return state if state == "FATAL" or self._down > 1 else ""
@@ -149,7 +148,7 @@ class GuardWatch:
 
     def _start(self) -> bool:
         try:
-            rpc.connect(self._socket).startProcess("guard", False)
-        except (*rpc.UNREACHABLE, xmlrpc.client.Fault):
+            rpc.Waiting(self._socket).start("guard")
+        except rpc.FAILURES:
             return False  # it runs by now, or supervisord is shutting down
         return True
