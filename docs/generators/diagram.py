@@ -9,7 +9,7 @@ from itertools import product
 from dsv4_pd.plan.guard_config import Limits
 from dsv4_pd.run.guard.policy import next_state
 from dsv4_pd.run.guard.states import Answer, CanaryView, Observation, RoleView, State, initial
-from dsv4_pd.run.states import CLOSING, StateName
+from dsv4_pd.run.states import ARRIVING, CLOSING, StateName
 
 LIMITS = Limits()
 STEP = 20.0  # seconds between two observations: longer than the router's bound, shorter than a start
@@ -55,13 +55,16 @@ def mermaid() -> str:
     """The diagram's text; edges into the two endings are drawn once, from the group of states that have them."""
     drawn = edges()
     lines = ["stateDiagram-v2", "    [*] --> BOOTING", "    [*] --> SAFE: failed starts in a row"]
+    # Before the guard, whose decisions the rest of the picture is.
+    lines += ["    [*] --> DOWNLOADING: the model is not whole here", "    DOWNLOADING --> BOOTING"]
+    lines += ["    DOWNLOADING --> FAILED: it can't be had", "    DOWNLOADING --> STOPPING"]
     lines += ["    state running {"]
     inner = [(a, b) for a, b in drawn if b not in CLOSING]
     lines += [f"        {a} --> {b}" for a, b in sorted(inner)]
     lines += ["    }"]
     for ending in sorted(CLOSING):
         sources = {a for a, b in drawn if b is ending}
-        group = set(StateName) - CLOSING - {StateName.SAFE}
+        group = set(StateName) - CLOSING - ARRIVING - {StateName.SAFE}
         lines += (
             [f"    running --> {ending}"] if group <= sources else [f"    {a} --> {ending}" for a in sorted(sources)]
         )

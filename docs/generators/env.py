@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import yaml
 from dsv4_pd.plan import engine_rules
-from dsv4_pd.settings import consumers
+from dsv4_pd.settings import consumers, deprecated
 from dsv4_pd.settings.schema import DURATIONS, SECRETS, Settings, env_name
 from pydantic.fields import FieldInfo
 
 INTERNALS = "Internals: only a second appliance on the same host, without containers, needs other values"
 GROUPS = {
-    "mode": "What to serve",
+    "layout": "What to serve",
     "host": "API",
     "prefill_gpus": "GPUs",
     "context_length": "Memory",
@@ -26,8 +26,9 @@ GROUPS = {
     "log_format": "Logs",
     "prefill_port": INTERNALS,
 }
-# Groups that the demo's own profile decides: what .env says of a host's GPUs and model is nothing to it.
-_DEMO = {"DSV4_PROFILE": "demo-cpu"}
+# Groups that the demo's own profile decides: what .env says of a host's GPUs and model is nothing to it. Its layout has
+# a variable of its own, because one for eight cards is refused on a CPU.
+_DEMO = {"DSV4_PROFILE": "demo-cpu", "DSV4_LAYOUT": "${DEMO_LAYOUT:-}"}
 DEMO_OWN = ("What to serve", "GPUs", "Memory", "Kernels", "Extra arguments")
 
 
@@ -54,12 +55,15 @@ def env_markdown() -> str:
         )
         if name in SECRETS:
             parts.append(f"| `{env_name(name)}_FILE` | – | path | {_FILE_NOTE} |")
+        parts += [f"| `{one.old}` | – | {_words(one)} | {_gone(one)} |" for one in _old(name)]
     return "\n".join([*parts, *_rules()]) + "\n"
 
 
 def _rules() -> list[str]:
     """setting -> consumer -> rule: the rule is the one that validates."""
-    also = {rule.field: rule.accepts for rule in engine_rules.RULES}
+    also: dict[str, str] = {}
+    for one in engine_rules.RULES:
+        also[one.field] = "; ".join(filter(None, [also.get(one.field), one.accepts]))
     lines = [
         "",
         "## Who takes a setting, and what it accepts",
@@ -93,6 +97,8 @@ def env_example() -> str:
             lines += [f"# {info.description}", f"#{env_name(name)}={_default(name, info).strip('`')}"]
             if name in SECRETS:
                 lines += [f"# {_FILE_NOTE}", f"#{env_name(name)}_FILE="]
+            for one in _old(name):
+                lines += [f"# {_gone(one)}", f"#{one.old}="]
     return "\n".join(lines) + "\n"
 
 
@@ -100,7 +106,7 @@ def compose_text(text: str) -> str:
     """compose.yaml with its lists of settings regenerated; what the file sets itself is in none of them."""
     own = set(yaml.safe_load(text)["x-container"])
     offered = [(title, name) for title, fields in groups().items() if title != INTERNALS for name in fields]
-    demo = [name for title, name in offered if title in DEMO_OWN and name != "mode"]
+    demo = [name for title, name in offered if title in DEMO_OWN]
     common = [name for _, name in offered if name not in demo]
     text = _fill(text, "common", [f"{name}:" for name in _variables(common) if name not in own])
     text = _fill(text, "host", [f"{name}:" for name in _variables(demo)])
@@ -118,7 +124,24 @@ def groups() -> dict[str, list[str]]:
 
 
 def _variables(fields: list[str]) -> list[str]:
-    return [env_name(name) + form for name in fields for form in (("", "_FILE") if name in SECRETS else ("",))]
+    """Every name that sets these fields, old ones included: compose must pass on whatever is still read."""
+    return [name for field in fields for name in (*_forms(field), *(one.old for one in _old(field)))]
+
+
+def _forms(field: str) -> list[str]:
+    return [env_name(field) + form for form in (("", "_FILE") if field in SECRETS else ("",))]
+
+
+def _old(field: str) -> list[deprecated.Renamed]:
+    return [one for one in deprecated.SETTINGS if one.new in _forms(field)]
+
+
+def _gone(one: deprecated.Renamed) -> str:
+    return f"Deprecated since {one.since}, goes with {one.goes}: write `{one.new}`."
+
+
+def _words(one: deprecated.Renamed) -> str:
+    return " \\| ".join(f"`{word}`" for word in one.words) or "as its new name"
 
 
 def _fill(text: str, block: str, lines: list[str]) -> str:

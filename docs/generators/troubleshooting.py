@@ -7,8 +7,9 @@ import inspect
 from dsv4_pd.doctor.base import Check
 from dsv4_pd.doctor.catalogue import CHECKS
 from dsv4_pd.doctor.checks import kv_link
-from dsv4_pd.host.nvml_causes import CAUSES
-from dsv4_pd.run.guard.endings import LIKELY
+from dsv4_pd.host import nvml_causes, xids
+from dsv4_pd.run.download import causes as download_causes
+from dsv4_pd.run.guard.endings import LIKELY_OF_CODE, LIKELY_OF_SIGNAL
 
 _HEAD = """\
 # Troubleshooting, by symptom
@@ -34,14 +35,15 @@ def text() -> str:
     """The page."""
     checks = (*CHECKS, kv_link.CHECK)
     rows = "".join(f"| {_cell(c.symptom)} | [{c.name}](#{c.name}) | {'refuses' if c.fatal else ''} |\n" for c in checks)
-    return _HEAD + rows + "".join(_section(check) for check in checks) + _causes() + _endings()
+    parts = (_nvml(), _xids(), _downloads(), _endings())
+    return _HEAD + rows + "".join(_section(check) for check in checks) + "".join(parts)
 
 
-def _causes() -> str:
+def _nvml() -> str:
     """What NVML says: one row for each cause, none for the rest."""
     rows = "".join(
         f"| {c.name} | `{c.words.replace('|', '&#124;')}` | {_cell(c.host)} | {_cell(c.container)} | {c.source} |\n"
-        for c in CAUSES
+        for c in nvml_causes.CAUSES
     )
     return (
         "\n## What NVML says\n\n"
@@ -50,9 +52,43 @@ def _causes() -> str:
     )
 
 
+def _xids() -> str:
+    """Errors that the driver reports of a card."""
+    rows = "".join(
+        f"| {number} | {_cell(xid.meaning)} | {'yes' if xid.broken else ''} |\n" for number, xid in xids.XIDS.items()
+    )
+    return (
+        "\n## What the driver reports of a card (Xid)\n\n"
+        f"From `entrypoint/dsv4_pd/host/xids.py`, after {xids.CATALOGUE}.\n"
+        f"Where only a reset fixes it: {xids.RESET}.\n\n"
+        "| Xid | Meaning | Only a reset fixes it |\n|---|---|---|\n" + rows
+    )
+
+
+def _downloads() -> str:
+    """Why a download ends, from the table that it ends by."""
+    head = (
+        "\n## Why a download fails\n\n"
+        "From `entrypoint/dsv4_pd/run/download/causes.py`; what `serve` and `dsv4-pd download` say when the model "
+        "can't be had.\n*again*: tried again by itself until `DSV4_DOWNLOAD_STALL_TIMEOUT`. What has arrived by then "
+        "stays; the next start\nresumes it.\n\n"
+        "| Cause | Found | What to do | Exit |\n|---|---|---|---|\n"
+    )
+    names = {"model": "OWNER/MODEL", "revision": "REVISION", "endpoint": "the Hub", "cache": "HF_HOME",
+             "proxy": "HTTPS_PROXY", "detail": "…"}  # fmt: skip
+    rows = [
+        f"| {cause.name} | {_cell(f'{cause.subject}: {cause.found}'.format_map(names))} "
+        f"| {_cell(cause.remedy.format_map(names))} | {cause.error.exit_code}{', again' if cause.again else ''} |\n"
+        for cause in download_causes.CAUSES
+    ]
+    return head + "".join(rows)
+
+
 def _endings() -> str:
     """How a process ended."""
-    rows = "".join(f"| {how} | {_cell(words)} |\n" for how, words in LIKELY.items())
+    causes = {number.name: words for number, words in LIKELY_OF_SIGNAL.items()}
+    causes |= {f"code {code}": words for code, words in LIKELY_OF_CODE.items()}
+    rows = "".join(f"| {how} | {_cell(words)} |\n" for how, words in causes.items())
     return (
         "\n## How a process ended\n\nFrom `entrypoint/dsv4_pd/run/guard/endings.py`; signals also as 128 + number.\n\n"
         "| It ended by | Likely cause |\n|---|---|\n" + rows

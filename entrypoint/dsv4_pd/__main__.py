@@ -23,6 +23,10 @@ def main() -> int:
         from dsv4_pd.run.guard.run import main as guard
 
         return guard(sys.argv[2:])
+    if command == "download-phase":
+        from dsv4_pd.run.download.phase import main as phase
+
+        return phase(sys.argv[2:])
     from dsv4_pd.cli.app import main as cli
 
     return cli(sys.argv[1:])

@@ -15,9 +15,10 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 from dsv4_pd.bench import compare, driver, interference, report, results, saturation, soak, stats
-from dsv4_pd.bench.load import Load, Request, Target, arguments
+from dsv4_pd.bench.load import LoadStep, Request, Target, arguments
 from dsv4_pd.bench.results import Run
 from dsv4_pd.bench.summary import summarise
+from dsv4_pd.cli import bench as cli
 from dsv4_pd.cli.bench import command
 from dsv4_pd.errors import ApplianceError, SettingsError
 
@@ -39,7 +40,7 @@ def request(start: float, ttft: float, gaps: list[float], step: str = "x", ok: b
 
 
 def run_of(ttfts: list[float], label: str = "a", **machine: Any) -> Run:
-    load = Load("in100 c4", 4, len(ttfts), 100, 3, seed=1)
+    load = LoadStep("in100 c4", 4, len(ttfts), 100, 3, seed=1)
     requests = [request(n * 0.1, ttft, [0.01, 0.01]) for n, ttft in enumerate(ttfts)]
     status = {
         "mode": label,
@@ -51,7 +52,7 @@ def run_of(ttfts: list[float], label: str = "a", **machine: Any) -> Run:
 
 
 def test_summary_counts_what_failed_and_what_was_cut() -> None:
-    load = Load("x", 2, 3, 100, 10)
+    load = LoadStep("x", 2, 3, 100, 10)
     good = request(0.0, 0.5, [0.1] * 9)
     found = summarise(load, [good, request(0.2, 0.5, [0.1]), request(0.0, 0.0, [], ok=False)])
     assert (found["completed"], found["failed"], found["short"]) == (2, 1, 1)
@@ -60,10 +61,10 @@ def test_summary_counts_what_failed_and_what_was_cut() -> None:
 
 
 def test_generator_gets_fresh_prompts_of_full_length() -> None:
-    line = arguments(Load("x", 4, 8, 100, 10, seed=9), TARGET)
+    line = arguments(LoadStep("x", 4, 8, 100, 10, seed=9), TARGET)
     said = dict(pairwise(line))
     assert said["--seed"] == "9" and said["--random-range-ratio"] == "1.0" and said["--served-model-name"] == "served"
-    real = arguments(Load("x", 4, 8, 100, 10, dataset="real"), TARGET)
+    real = arguments(LoadStep("x", 4, 8, 100, 10, dataset="real"), TARGET)
     assert Path(real[real.index("--dataset-path") + 1]).is_file()
 
 
@@ -208,7 +209,7 @@ def test_report_has_its_sections_and_plots_are_well_formed(page: str) -> None:
 
 def test_help_needs_no_engine() -> None:
     done = CliRunner().invoke(command, ["--help"])
-    for name in ("sweep", "interference", "pd-vs-single", "saturation", "soak", "compare", "report"):
+    for name in ("sweep", "interference", "layouts", "saturation", "soak", "compare", "report"):
         assert name in done.output
 
 
@@ -223,3 +224,20 @@ async def test_an_answer_without_text_took_its_whole_time(tmp_path: Path) -> Non
     out = io.StringIO()
     await driver._recorded(send, "x", out, tmp_path / "begun")()
     assert json.loads(out.getvalue())["ttft"] == 0.3
+
+
+def test_the_old_name_of_layouts_says_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[tuple[str, ...], str]] = []
+    monkeypatch.setattr(cli, "_layouts", lambda names, wanted, output, experiment: asked.append((names, experiment)))
+    old = CliRunner().invoke(command, ["pd-vs-single", "--streams", "2"])
+    assert old.exit_code == 0 and "deprecated" in old.stderr and "bench layouts --layouts pd,single" in old.stderr
+    new = CliRunner().invoke(command, ["layouts", "--layouts", "pd:1+1, replicas:2x1"])
+    assert new.exit_code == 0 and "deprecated" not in new.stderr
+    assert asked == [(("pd", "single"), "pd-vs-single"), (("pd:1+1", "replicas:2x1"), "layouts")]
+    assert "pd-vs-single" not in CliRunner().invoke(command, ["--help"]).output
+
+
+@pytest.mark.parametrize("names", ["pd", "pd,pd", "pd,tea", ""])
+def test_layouts_that_are_none_are_refused_before_anything_starts(names: str) -> None:
+    done = CliRunner().invoke(command, ["layouts", "--layouts", names])
+    assert done.exit_code == 2 and repr(names) in done.output

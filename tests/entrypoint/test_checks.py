@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import fcntl
 import socket
 from collections.abc import Callable
@@ -16,17 +17,30 @@ from dsv4_pd.doctor.base import CheckVerdict, Finding
 from dsv4_pd.doctor.catalogue import CHECKS, ORDER, examine, worst
 from dsv4_pd.doctor.preflight import raise_failures, refuse
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
-from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, PcieLink, ResourceLimits, Software, Unit
+from dsv4_pd.host.facts import (
+    Gpu,
+    GpuProcess,
+    HostFacts,
+    LostGpu,
+    PcieLink,
+    ResourceLimits,
+    Software,
+    Unit,
+    UnlistedGpu,
+)
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.host.read import read_facts
-from dsv4_pd.plan import profiles
+from dsv4_pd.plan import catalogue, door_files, shipped
+from dsv4_pd.plan.members import Port
+from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.model_files import Model
-from dsv4_pd.plan.paths import Paths, profiles_dir, share_dir
-from dsv4_pd.plan.programs import Port
+from dsv4_pd.plan.paths import Paths, models_dir, share_dir
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.surroundings import Disk, Surroundings, appliance_runs, bind_refusal
 from dsv4_pd.plan.survey import consider
 from dsv4_pd.settings.schema import Settings
+from dsv4_pd.verify import catalogue as accepted
+from support.machines import read_facts
+from support.ports import free_ports
 from support.rewording import reworded
 
 GOOD = Path(__file__).parents[1] / "hosts" / "eight-two-sockets"
@@ -34,13 +48,15 @@ GIB = 1 << 30
 
 
 RUN = Path("/run/dsv4-pd")
+FLASH = catalogue.read_all(models_dir())["flash-0731"]
+UNNAMED = {key: value for key, value in FLASH.config.items() if key != "expert_dtype"}
 IN_ORDER = Surroundings(
     paths=Paths(RUN, Path("/var/lib/dsv4-pd"), Path("/var/lib/dsv4-pd/cache"), RUN / "tmp"),
     share=share_dir(),
     model=Model(Path("/models/dsv4")),
     tools={"gcc": True, "ninja": True, "nvcc": True},
 )
-SHIPPED = profiles.read_all(profiles_dir())
+SHIPPED = shipped.read()
 
 
 def around(**more: Any) -> Surroundings:
@@ -123,7 +139,8 @@ FACTS: dict[str, tuple[Callable[[HostFacts], HostFacts], str]] = {
     "clock_skew_s": (lambda f: replace(f, clock_skew_s=-40 * 86400.0), "clock"),
     "units": (lambda f: replace(f, units=(Unit("a.service", "sglang --port 30000", (30000,)),)), "older-deployment"),
     "Unit.ports": (lambda f: replace(f, units=(Unit("b.service", "vllm", ()),)), "older-deployment"),
-    "lost_gpus": (lambda f: replace(f, lost_gpus=((8, "GPU is lost"),)), "gpu-visible"),
+    "unlisted_gpus": (lambda f: replace(f, unlisted_gpus=(UnlistedGpu("0000:ff:00.0", None),)), "gpu-visible"),
+    "lost_gpus": (lambda f: replace(f, lost_gpus=(LostGpu(8, "GPU is lost", 15),)), "gpu-visible"),
     "Gpu.compute_capability": (gpus(lambda g: replace(g, compute_capability=(9, 0))), "gpu-plan"),
     "Gpu.memory_bytes": (gpus(lambda g: replace(g, memory_bytes=32 * GIB)), "gpu-plan"),
     "Gpu.numa_node": (gpus(lambda g: replace(g, numa_node=None, socket=None)), "numa-binding"),
@@ -201,10 +218,21 @@ ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
 AROUND: dict[str, tuple[dict[str, Any], str]] = {
     "disks": ({"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x"), 1024),)}, "disk-space"),
     "disks, cache": ({"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), GIB),)}, "disk-space"),
-    "disks, model": ({"disks": (Disk("model", "HF_HOME", Path("/x"), 20 * GIB),)}, "disk-space"),
+    "disks, model": ({"disks": (Disk("model", "HF_HOME", Path("/x"), 20 * GIB),), "entry": FLASH}, "disk-space"),
+    "disks, cache that may not execute": (
+        {"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), 20 * GIB, executable=False),)},
+        "kernel-cache",
+    ),
     "model": ({"model": Model(Path("/m"), ("model-1.safetensors is empty",))}, "model-files"),
     "model, absent and offline": ({"model": Model(None), "environ": {"HF_HUB_OFFLINE": "1"}}, "hub-access"),
     "model, absent": ({"model": Model(None)}, "model-files"),
+    "config, not here": ({"model": Model(None)}, "model-known"),
+    "config, of another kind": (
+        {"config": {"model_type": "qwen2"}, "shape": None, "model_context": 4096},
+        "model-known",
+    ),
+    "config, experts in no format": ({"config": UNNAMED, "shape": Shape(), "model_context": 4096}, "model-known"),
+    "model_context": ({"config": FLASH.config, "shape": Shape()}, "model-known"),
     "executable": ({"executable": frozenset()}, "engine-installed"),
     "executable, no router": ({"executable": frozenset({Settings().engine_python})}, "engine-installed"),
     "tools": ({"tools": {"gcc": True, "ninja": False, "nvcc": True}}, "toolchain"),
@@ -215,6 +243,15 @@ AROUND: dict[str, tuple[dict[str, Any], str]] = {
 
 def test_good_host_is_good() -> None:
     assert worst(examine(situation())) == 0
+
+
+def test_what_a_model_leaves_open_is_said() -> None:
+    known = verdicts(situation(surround=around(entry=catalogue.read_all(models_dir())["flash-nvfp4"])))["model-known"]
+    assert known.verdict is CheckVerdict.OK and "flash-nvfp4 of the catalogue; not known: license; " in known.read
+    tells = around(config=FLASH.config, shape=Shape(), model_context=FLASH.context)
+    assert verdicts(situation(surround=tells))["model-known"].verdict is CheckVerdict.OK
+    silent = verdicts(situation(surround=around(config={"model_type": "qwen2"}, shape=None)))["model-known"].read
+    assert "memory: its kind, 'qwen2'" in silent and "reasoning and tool calls" in silent and "context" in silent
 
 
 @pytest.mark.parametrize("name", FACTS)
@@ -258,6 +295,14 @@ def test_broken_surrounding_is_caught(name: str) -> None:
     assert verdicts(situation(surround=around(**change)))[check].verdict is not CheckVerdict.OK
 
 
+def test_an_engine_on_the_cpu_may_have_its_cache_where_nothing_may_be_executed() -> None:
+    """Docker's own --tmpfs /tmp: it loads no compiled kernel from there."""
+    surround = around(disks=(Disk("cache", "DSV4_CACHE_DIR", Path("/x"), 20 * GIB, executable=False),))
+    on_cpu = situation(read_facts(GOOD.parent / "no-gpu"), surround, profile="demo-cpu")
+    assert verdicts(on_cpu)["kernel-cache"].verdict is not CheckVerdict.FAIL
+    assert verdicts(situation(surround=surround))["kernel-cache"].verdict is CheckVerdict.FAIL
+
+
 @pytest.mark.parametrize(
     "kind,prefix",
     [
@@ -277,7 +322,8 @@ def test_every_fact_is_broken_or_excused(kind: type[Any], prefix: str) -> None:
 def test_every_check_is_provoked() -> None:
     """A check that nothing here can turn away from ok would be one that can't fail."""
     provoked = {check for _, check in [*FACTS.values(), *ENVIRONMENT.values(), *AROUND.values()]}
-    alone = {"gpu-memory", "memory-fit", "all-reduce", "ports", "api-key"}  # provoked below
+    alone = {"gpu-memory", "memory-fit", "all-reduce", "ports", "api-key", "door-files", "listen-address"}  # below
+    alone |= {"deprecated-settings"}  # in test_deprecated.py
     assert {check.name for check in CHECKS} - provoked == alone
 
 
@@ -334,6 +380,15 @@ NO_PROXY = {
 def test_what_keeps_loopback_off_a_proxy(listed: str) -> None:
     environ = {"http_proxy": "http://proxy:3128", "no_proxy": listed}
     assert verdicts(situation(surround=around(environ=environ)))["proxies"].verdict is NO_PROXY[listed]
+
+
+def test_files_of_the_front_that_cannot_be_used(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.toml"
+    keys.write_text("[[key]\n")
+    found = situation(api_keys_file=keys)
+    finding = verdicts(replace(found, door_files=door_files.refusals(found.settings)))["door-files"]
+    assert (finding.verdict, finding.subject) == (CheckVerdict.FAIL, "DSV4_API_KEYS_FILE")
+    assert str(keys) in finding.read and "docs/keys.md" in finding.remedy
 
 
 def test_named_small_card_is_seen_by_the_memory_check() -> None:
@@ -399,9 +454,41 @@ def test_cpu_profile_is_not_asked_about_gpus() -> None:
     assert verdicts(found)["gpu-plan"].read == "profile demo-cpu: prefill on the CPU; decode on the CPU"
 
 
+@pytest.mark.parametrize(
+    ("selinux", "rootless", "words", "absent"),
+    [
+        ("enforcing, container_t", True, ["container_use_devices", "no-cgroups"], []),
+        ("enforcing, container_t", False, ["container_use_devices"], ["no-cgroups"]),
+        ("enforcing, container_init_t", False, ["container_use_devices"], []),
+        ("enforcing, container_kvm_t", False, ["container_use_devices"], []),
+        ("enforcing, svirt_lxc_net_t", False, ["container_use_devices"], []),
+        ("enforcing, container_device_t", True, ["no-cgroups"], ["container_use_devices"]),
+        ("enforcing, spc_t", True, ["no-cgroups"], ["container_use_devices"]),
+        ("permissive", True, ["no-cgroups"], ["container_use_devices"]),
+        (None, True, ["no-cgroups"], ["container_use_devices"]),
+    ],
+)
+def test_whatever_keeps_devices_from_us_has_its_remedy(
+    selinux: str | None, rootless: bool, words: list[str], absent: list[str]
+) -> None:
+    change = unusable(container="podman", selinux=selinux, user_namespace=rootless)
+    found = verdicts(situation(change(read_facts(GOOD))))["device-access"]
+    assert found.verdict is CheckVerdict.FAIL
+    assert all(word in found.remedy for word in words) and not any(word in found.remedy for word in absent)
+
+
+@pytest.mark.parametrize(
+    "selinux",
+    ["enforcing, container_device_plugin_t", "enforcing, container_runtime_t", "enforcing, spc_t", "permissive"],
+)
+def test_what_may_open_devices_is_not_blamed(selinux: str) -> None:
+    change = unusable(container="docker", selinux=selinux)
+    assert verdicts(situation(change(read_facts(GOOD))))["device-access"].verdict is CheckVerdict.SKIP
+
+
 def test_taken_ports_refuse_the_start_by_the_first_one_s_setting() -> None:
     ports = [Port("DSV4_PORT", "0.0.0.0", 8000), Port("DSV4_OPS_PORT", "0.0.0.0", 8001)]
-    taken = tuple((port, "can't be bound (in use)") for port in ports)
+    taken = tuple((port, errno.EADDRINUSE) for port in ports)
     assert verdicts(situation(busy_ports=taken))["ports"].verdict is CheckVerdict.FAIL
     with pytest.raises(TemporaryError, match=r"^DSV4_PORT: found 0\S+:8000 can't .*; DSV4_OPS_PORT: 0\S+:8001 can't"):
         refuse(situation(busy_ports=taken))
@@ -420,7 +507,7 @@ def test_a_check_that_breaks_costs_its_own_line() -> None:
 
 def test_running_appliance_holds_its_ports_and_cards_by_right(tmp_path: Path) -> None:
     busy = gpus(lambda g: replace(g, memory_used_bytes=60 * GIB))(read_facts(GOOD))
-    taken = ((Port("DSV4_PORT", "0.0.0.0", 8000), "can't be bound (in use)"),)
+    taken = ((Port("DSV4_PORT", "0.0.0.0", 8000), errno.EADDRINUSE),)
     held = situation(busy, around(running=True), taken)
     found = verdicts(held)
     assert found["ports"].verdict is found["gpu-processes"].verdict is CheckVerdict.OK
@@ -439,8 +526,67 @@ def test_taken_port_is_seen_and_a_free_one_is_not() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
         number = taken.getsockname()[1]
-        assert "in use" in (bind_refusal("127.0.0.1", number) or "")
+        assert bind_refusal("127.0.0.1", number) == errno.EADDRINUSE
     assert bind_refusal("127.0.0.1", number) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [("8.8.8.8", errno.EADDRNOTAVAIL), ("2001:db8::1", errno.EADDRNOTAVAIL), ("fe80::1", errno.EINVAL), ("::1", None),
+     ("::", None), ("0.0.0.0", None)],
+)  # fmt: skip
+def test_the_kernel_s_own_answer_for_an_address(host: str, code: int | None) -> None:
+    (port,) = free_ports(1)
+    assert bind_refusal(host, port) == code
+
+
+def test_a_kernel_without_ipv6_refuses_and_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.socket
+
+    def four_only(family: int = -1, *args: Any, **more: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return real(family, *args, **more)
+
+    monkeypatch.setattr(socket, "socket", four_only)
+    (port,) = free_ports(1)
+    assert [bind_refusal(host, port) for host in ("::", "::1")] == [errno.EAFNOSUPPORT] * 2
+
+
+def test_any_address_means_that_nobody_else_has_either_family() -> None:
+    """`::` is both: it is taken where IPv4 alone is."""
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen(1)
+        assert bind_refusal("::", taken.getsockname()[1]) == errno.EADDRINUSE
+
+
+@pytest.mark.parametrize(
+    ("port", "code", "subject", "words"),
+    [
+        (Port("DSV4_PORT", "8.8.8.8", 8000), errno.EADDRNOTAVAIL, "DSV4_HOST", "no address of this machine"),
+        (Port("DSV4_OPS_PORT", "fe80::1", 8001), errno.EINVAL, "DSV4_OPS_HOST", "needs an interface"),
+        (Port("DSV4_PORT", "::", 8000), errno.EAFNOSUPPORT, "DSV4_HOST", "this kernel does not have"),
+        (Port("DSV4_PORT", "0.0.0.0", 80), errno.EACCES, "DSV4_PORT", "may not listen"),
+        (Port("DSV4_ROUTER_PORT", "127.0.0.1", 80), errno.EACCES, "DSV4_ROUTER_PORT", "may not listen"),
+    ],
+)
+def test_what_can_never_be_listened_on_is_a_wrong_setting(port: Port, code: int, subject: str, words: str) -> None:
+    """And not a port that another program has: nothing is to be stopped, and no later start is better."""
+    held = situation(busy_ports=((port, code),))
+    assert verdicts(held)["ports"].verdict is CheckVerdict.OK
+    with pytest.raises(SettingsError) as caught:
+        refuse(held)
+    (problem,) = caught.value.problems
+    assert problem.subject == subject and words in problem.found and subject in problem.remedy
+    assert "{" not in problem.remedy and "stop what listens" not in str(problem)
+
+
+def test_wrong_addresses_are_told_together() -> None:
+    ports = (Port("DSV4_PORT", "8.8.8.8", 8000), Port("DSV4_OPS_PORT", "8.8.4.4", 8001))
+    held = situation(busy_ports=tuple((port, errno.EADDRNOTAVAIL) for port in ports))
+    with pytest.raises(SettingsError, match=r"^DSV4_HOST: found 8\.8\.8\.8:8000.*; DSV4_OPS_HOST: 8\.8\.4\.4:8001"):
+        refuse(held)
 
 
 def test_every_file_of_a_check_is_in_the_report_s_order() -> None:
@@ -453,3 +599,11 @@ def test_every_file_of_a_check_is_in_the_report_s_order() -> None:
 def test_check_explains_itself(check: Any) -> None:
     assert check.symptom and check.why.endswith(".") and check.source
     assert not check.fatal or check.expected
+
+
+def test_a_check_s_file_has_its_name() -> None:
+    assert {check.name: module.replace("_", "-") for check, module in zip(CHECKS, ORDER, strict=True)} == {
+        check.name: check.name for check in CHECKS
+    }
+    for check in accepted.CHECKS:
+        assert check.run.__module__ == f"dsv4_pd.verify.checks.{check.name}"

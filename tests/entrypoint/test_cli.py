@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import json
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
+import click
 import pytest
+from conftest import ROOT
+from dsv4_pd.cli import bench, tune, verify
 from dsv4_pd.cli.app import COMMANDS
 from dsv4_pd.host import capture
 from support.plans import eight_cards
@@ -49,7 +56,7 @@ def test_plan_as_json_is_the_same_plan(facts: str) -> None:
     done = run("plan", "--json", "--facts", facts)
     data = json.loads(done.stdout)
     assert [role["numa_node"] for role in data["placement"]["roles"]] == [0, 1]
-    assert [program["name"] for program in data["programs"]] == ["prefill", "decode", "router", "guard"]
+    assert [program["name"] for program in data["programs"]] == ["prefill", "decode", "router", "front", "guard"]
     assert data["settings"]["DSV4_PORT"] == 8000
 
 
@@ -82,7 +89,8 @@ def test_plan_shows_what_is_inherited_with_secrets_masked(tmp_path: Path) -> Non
 
 
 NOT_FACTS = {"empty": b"", "no JSON": b"not json", "another object": b"{}", "a list": b"[1]", "no text": b"\xff\xfe",
-             "a wrong type": b'{"gpus": 3, "numa_nodes": [], "allowed_cpus": "0"}'}  # fmt: skip
+             "a wrong type": b'{"gpus": 3, "numa_nodes": [], "allowed_cpus": "0"}', "too deep": b"[" * 100_000,
+             "too deep inside": b'{"gpus": ' + b"[" * 100_000}  # fmt: skip
 
 
 @pytest.mark.parametrize("content", NOT_FACTS.values(), ids=NOT_FACTS)
@@ -93,7 +101,8 @@ def test_a_file_that_is_no_facts_file_is_one_line_and_exit_2(tmp_path: Path, con
     assert "--facts: found" in done.stderr and "x.json" in done.stderr and "--capture" in done.stderr
 
 
-NOT_CAPTURES = {**NOT_FACTS, "no answers": b'{"nvml": {"gpus": [{}]}}', "a number": b'{"nvml": 3}'}
+NOT_CAPTURES = {**NOT_FACTS, "no answers": b'{"nvml": {"gpus": [{}]}}', "a number": b'{"nvml": 3}',
+                "numa": b'{"nvml": {"gpus": []}, "numa": 3}'}  # fmt: skip
 
 
 @pytest.mark.parametrize("content", [None, *NOT_CAPTURES.values()], ids=["no file", *NOT_CAPTURES])
@@ -104,6 +113,21 @@ def test_a_folder_that_is_no_capture_is_one_line(tmp_path: Path, command: str, c
     done = run(command, "--replay", str(tmp_path))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert "--replay: found" in done.stderr and "machine.json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("numa", "[1]"), ("numa", '{"policy": 5}'), ("numa", '{"policy": "membind", "reason": 1}'), ("clock", '"x"'),
+        ("files", "3"), ("files", '{"/proc/cmdline": 3}'), ("links", '["a"]'), ("folders", '{"/sys": "a"}'),
+        ("bytes", '{"/sys": null}'), ("nvml", "[" * 100_000),
+    ],
+)  # fmt: skip
+def test_every_part_of_a_capture_has_its_kind(tmp_path: Path, part: str, value: str) -> None:
+    (tmp_path / "machine.json").write_text(f'{{"nvml": {{"gpus": []}}, "{part}": {value}}}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"a damaged machine\.json") as refused:
+        capture.open_capture(tmp_path)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("option", ["--facts", "--replay"])
@@ -150,3 +174,27 @@ def test_missing_engine_names_the_command_that_installs_it(tmp_path: Path) -> No
                DSV4_STATE_DIR=str(tmp_path / "s"))  # fmt: skip
     assert done.returncode != 0
     assert "make engine" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_no_command_takes_options_that_nothing_checks() -> None:
+    """`**given: Any` hides from the type checker what an option is called and holds: options become a dataclass."""
+    for path in (ROOT / "entrypoint/dsv4_pd/cli").glob("*.py"):
+        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+        loose = [function.name for function in functions if function.args.kwarg]
+        assert loose == (["gathered"] if path.name == "gathered.py" else []), path
+
+
+@pytest.mark.parametrize("command", [bench.sweep, bench.interfere, bench.layouts, bench.pd_vs_single, bench.saturate,
+                                     bench.soaking, verify.command, tune.command])  # fmt: skip
+def test_each_option_is_a_parameter_or_a_field(command: click.Command) -> None:
+    """An option without a field, or a field without an option, would end in a TypeError when somebody gives it."""
+    given = {option.name for option in command.params if option.name}
+    inner = command.callback
+    assert inner is not None
+    while hasattr(inner, "__wrapped__"):
+        inner = inner.__wrapped__
+    taken = set(inspect.signature(inner).parameters)
+    values = {name: hint for name, hint in typing.get_type_hints(inner).items() if dataclasses.is_dataclass(hint)}
+    held = {field.name for hint in values.values() for field in dataclasses.fields(hint)}
+    assert given <= held | taken - set(values)
+    assert held - given <= {"label"}  # of experiments that start their own

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket as sockets
 import threading
 import xmlrpc.client
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
@@ -116,13 +119,16 @@ class Unix(ThreadingMixIn, UnixStreamServer):
 class Supervisord(BaseHTTPRequestHandler):
     """One call and one refusal, encoded as supervisord does."""
 
+    refusal = (10, "BAD_NAME")
+
     def log_message(self, *_: object) -> None:
         pass
 
     def do_POST(self) -> None:
         arguments, method = xmlrpc.client.loads(self.rfile.read(int(self.headers["Content-Length"])))
         known = method == "supervisor.getProcessInfo" and arguments == ("guard",)
-        answer = ({"pid": 42},) if known else xmlrpc.client.Fault(10, "BAD_NAME")
+        process = {"name": "guard", "statename": "RUNNING", "pid": 42, "exitstatus": 0}
+        answer = (process,) if known else xmlrpc.client.Fault(*self.refusal)
         text = xmlrpc.client.dumps(answer, methodresponse=True).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
@@ -130,17 +136,60 @@ class Supervisord(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
 
-def test_supervisord_is_asked_over_its_socket(tmp_path: Path, url: str) -> None:
-    """tests/guard runs the guard's calls against the real one."""
-    socket = tmp_path / "s.sock"
-    server = Unix(str(socket), Supervisord)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+@contextmanager
+def supervisord(socket: Path, handler: type[Supervisord] = Supervisord) -> Iterator[None]:
+    server = Unix(str(socket), handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        assert rpc.connect(socket).getProcessInfo("guard")["pid"] == 42
-        with pytest.raises(xmlrpc.client.Fault, match="BAD_NAME"):
-            rpc.connect(socket).getProcessInfo("other")
+        yield
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_supervisord_is_asked_over_its_socket(tmp_path: Path) -> None:
+    """tests/guard runs the guard's calls against the real one."""
+    socket = tmp_path / "s.sock"
+    with supervisord(socket):
+        assert rpc.Waiting(socket).process("guard") == rpc.Process("guard", "RUNNING", 42, 0)
+        with pytest.raises(xmlrpc.client.Fault, match="BAD_NAME"):
+            rpc.Waiting(socket).process("other")
     with pytest.raises(rpc.UNREACHABLE):
-        rpc.connect(tmp_path / "none.sock").getProcessInfo("guard")
+        rpc.Waiting(tmp_path / "none.sock").process("guard")
+
+
+class ShuttingDown(Supervisord):
+    refusal = (6, "SHUTDOWN_STATE")
+
+
+async def test_one_that_shuts_down_has_no_answer_and_nothing_against_an_act(tmp_path: Path) -> None:
+    """An empty answer would be taken for a list of programs."""
+    socket = tmp_path / "s.sock"
+    with supervisord(socket, ShuttingDown):
+        asked = rpc.Supervisor(str(socket))
+        try:
+            with pytest.raises(xmlrpc.client.Fault, match="SHUTDOWN_STATE"):
+                await asked.processes()
+            await asked.start("router")
+            await asked.shutdown()
+        finally:
+            await asked.close()
+        with pytest.raises(rpc.FAILURES):
+            rpc.Waiting(socket).start("guard")
+
+
+def test_a_supervisord_that_is_stopped_does_not_stop_the_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "AWAITED_S", 0.2)
+    with sockets.socket(sockets.AF_UNIX) as deaf:
+        deaf.bind(str(tmp_path / "s.sock"))
+        deaf.listen()
+        with pytest.raises(rpc.UNREACHABLE):
+            asyncio.run(rpc.Supervisor(str(tmp_path / "s.sock")).processes())
+
+
+def test_an_appliance_of_our_own_has_ports_for_any_layout() -> None:
+    """Further members' ports are derived from the first one's, and nobody may have them, not even another member."""
+    for _ in range(5):
+        ports = [int(port) for port in child._ports().values()]
+        rows = [{port + 10 * number for number in range(9)} for port in ports]
+        assert len(set().union(*rows)) == 9 * len(rows) and max(max(row) for row in rows) < 65536

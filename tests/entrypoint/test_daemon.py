@@ -76,7 +76,7 @@ def test_supervisord_outlives_a_full_run_folder(run: Path, tmp_path: Path) -> No
         assert not shutil.disk_usage(run).free, "the talker fills it"
         time.sleep(3)
         assert daemon.poll() is None, daemon.last_words
-        assert rpc.connect(paths.supervisor_socket).getProcessInfo("talker")["statename"] == "RUNNING"
+        assert rpc.Waiting(paths.supervisor_socket).process("talker").state == "RUNNING"
         # It says so at each write that fails; in between, its last line is one inside a traceback.
         deadline = time.monotonic() + 20
         while "No space left" not in daemon.last_words and time.monotonic() < deadline:
@@ -113,7 +113,7 @@ def test_no_setting_of_ours_reaches_a_child(tmp_path: Path) -> None:
         while not pid and time.monotonic() < deadline:
             time.sleep(0.05)
             with contextlib.suppress(*rpc.UNREACHABLE):
-                pid = rpc.connect(paths.supervisor_socket).getProcessInfo("talker")["pid"]
+                pid = rpc.Waiting(paths.supervisor_socket).process("talker").pid
         for child in (daemon.pid, pid):
             text = Path(f"/proc/{child}/environ").read_bytes()
             assert b"secret-" not in text and b"HF_TOKEN=theirs" in text
@@ -164,7 +164,7 @@ def test_a_supervisord_that_is_stopped_does_not_stop_who_asks(tmp_path: Path) ->
         listening.listen()
         begun = time.monotonic()
         with pytest.raises(rpc.UNREACHABLE):
-            rpc.connect(tmp_path / "s").getProcessInfo("guard")
+            rpc.Waiting(tmp_path / "s").process("guard")
         assert time.monotonic() - begun < 10
 
 
@@ -220,17 +220,17 @@ class Told:
     def __init__(self) -> None:
         self.pid, self.state, self.started = 4_100_000, "RUNNING", 0  # above any pid
 
-    def getProcessInfo(self, _: str) -> dict[str, object]:  # noqa: N802
-        return {"pid": self.pid, "statename": self.state}
+    def process(self, name: str) -> rpc.Process:
+        return rpc.Process(name, self.state, self.pid, 0)
 
-    def startProcess(self, *_: object) -> None:  # noqa: N802
+    def start(self, _: str) -> None:
         self.started += 1
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     found = Told()
-    monkeypatch.setattr(rpc, "connect", lambda _: found)
+    monkeypatch.setattr(rpc, "Waiting", lambda _: found)
     return found
 
 

@@ -17,8 +17,8 @@ def body(state: str, heartbeat: float = 100.0) -> str:
 
 @pytest.mark.parametrize(
     ("state", "code"),
-    [("READY", 0), ("DEGRADED", 0), ("BOOTING", 1), ("LOADING", 1), ("WARMING", 1), ("RECOVERING", 1), ("SAFE", 1),
-     ("FAILED", 1), ("STOPPING", 1)],
+    [("READY", 0), ("DEGRADED", 0), ("DOWNLOADING", 1), ("BOOTING", 1), ("LOADING", 1), ("WARMING", 1),
+     ("RECOVERING", 1), ("SAFE", 1), ("FAILED", 1), ("STOPPING", 1)],
 )  # fmt: skip
 def test_only_serving_states_are_healthy(state: str, code: int) -> None:
     assert health.judge(body(state), 101.0) == (code, f"{state}: why")

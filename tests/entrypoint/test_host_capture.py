@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from dsv4_pd.host.capture import capture, from_json
 from dsv4_pd.host.machine import Live, Replay
-from dsv4_pd.host.read import facts_of, read_facts
+from dsv4_pd.host.read import facts_of
+from support.machines import read_facts
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from dsv4_pd.host import numa
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.host.read import read_facts
 from dsv4_pd.plan import profiles
 from dsv4_pd.plan.paths import Paths, profiles_dir
 from dsv4_pd.plan.placement import place
 from dsv4_pd.plan.programs import programs
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
+from support.machines import read_facts
 
 # A numactl that refuses some policies, as the real one does under Docker's seccomp profile.
 FAKE = """#!/bin/sh

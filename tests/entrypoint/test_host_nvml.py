@@ -15,6 +15,7 @@ import pytest
 from dsv4_pd.doctor.base import CheckVerdict
 from dsv4_pd.doctor.checks import gpu_visible
 from dsv4_pd.host import machine, nvml_reader
+from dsv4_pd.host.facts import LostGpu
 from dsv4_pd.host.read import facts_of
 from dsv4_pd.settings.schema import Settings
 
@@ -97,7 +98,7 @@ def test_a_lost_card_is_said_in_facts_and_by_the_doctor(library: Path, monkeypat
     monkeypatch.setattr(live, "nvml", lambda: ask(library, NVML_LOST="1"))
     facts = facts_of(live)
     assert [gpu.uuid for gpu in facts.gpus] == ["GPU-1"] and facts.gpu_error is None
-    assert facts.lost_gpus == ((1, "GPU is lost"),)
+    assert facts.lost_gpus == (LostGpu(1, "GPU is lost", 15),)
     for choice, verdict in (("refuse", CheckVerdict.FAIL), ("ignore", CheckVerdict.WARN)):
         situation = SimpleNamespace(facts=facts, settings=Settings(lost_gpus=choice))
         found = gpu_visible.CHECK.run(situation)  # type: ignore[arg-type]
@@ -118,10 +119,11 @@ def test_readings_of_the_planned_cards(library: Path, monkeypatch: pytest.Monkey
     reader = nvml_reader.Reader(("--watch", "GPU-1", "GPU-2", "GPU-9"))
     try:
         for _ in range(2):
-            assert reader.ask(30.0)["cards"] == {
+            cards = reader.ask(30.0)["cards"]
+            assert {uuid: {k: v for k, v in card.items() if k != "health"} for uuid, card in cards.items()} == {
                 "GPU-1": {"used": 5 << 20, "total": 97887 << 20, "pids": [77, 4242]},
                 "GPU-2": {"used": 2 << 30, "total": 32 << 30, "pids": []},
-                "GPU-9": {"error": "Not Found"},
+                "GPU-9": {"error": "Not Found", "error_code": 6},
             }
     finally:
         reader.close()
@@ -160,3 +162,43 @@ def test_what_a_library_prints_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp
     answer = json.dumps({"error": None, "gpus": []})
     fake_python(tmp_path, f"echo '{{not json'; echo '[1]'; echo '{answer}'", monkeypatch)
     assert nvml_reader.query(10.0) == {"error": None, "gpus": []}
+
+
+def watched(library: Path, uuids: list[str], looks: int = 1, **env: str) -> list[dict[str, Any]]:
+    """What the guard's reader tells, one message a look."""
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(library), **env}
+    command = [sys.executable, "-m", "dsv4_pd.host.nvml", "--watch", *uuids]
+    done = subprocess.run(command, env=environ, input="\n" * looks, capture_output=True, text=True, check=True)
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    return [message for message in messages if "cards" in message]
+
+
+def test_how_a_card_is_in_base_units(library: Path) -> None:
+    (message,) = watched(library, ["GPU-1", "GPU-2"])
+    assert message["cards"]["GPU-1"]["health"] == {
+        "power_w": 312.5, "power_limit_w": 600.0, "temperature_c": 61, "utilization": 0.87, "memory_utilization": 0.4,
+        "pcie_tx_bytes_per_s": 1.5e6, "pcie_rx_bytes_per_s": 2e9, "ecc_uncorrected": 3, "rows_pending": 1,
+        "rows_failed": 0,
+    }  # fmt: skip
+    assert message["cards"]["GPU-2"]["health"] == {"temperature_c": 61}, "what it can't answer is left out"
+    assert message["cards"]["GPU-2"]["used"] == 2 << 30
+
+
+def test_errors_of_watched_cards_are_told_once(library: Path) -> None:
+    first, second = watched(library, ["GPU-1"], looks=2, NVML_XID="1:31 1:79")
+    assert first["events"] == [{"uuid": "GPU-1", "xid": 31}, {"uuid": "GPU-1", "xid": 79}]
+    assert second["events"] == []
+
+
+@pytest.mark.parametrize("env", [{"NVML_NO_EVENTS": "1"}, {"NVML_XID": ""}])
+def test_without_events_the_rest_is_told(library: Path, env: dict[str, str]) -> None:
+    (message,) = watched(library, ["GPU-1"], 1, **env)
+    assert message["events"] == [] and message["cards"]["GPU-1"]["used"] == 5 << 20
+
+
+def test_a_card_that_is_lost_while_it_is_asked_how_it_is_is_lost(library: Path) -> None:
+    (message,) = watched(library, ["GPU-1", "GPU-2"], NVML_LOST="1")
+    assert (
+        message["cards"]["GPU-2"] == {"error": "GPU is lost", "error_code": 15}
+        and "health" in message["cards"]["GPU-1"]
+    )

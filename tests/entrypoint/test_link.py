@@ -26,17 +26,17 @@ from dsv4_pd.plan.paths import profiles_dir
 from dsv4_pd.plan.placement import Placement, place
 from dsv4_pd.plan.programs import Program
 from dsv4_pd.run.guard import document
-from dsv4_pd.settings.schema import Settings
+from dsv4_pd.settings.load import load
 
 AGENT = Path(str(link.__file__)).with_name("agent.py")
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = Path(os.environ.get("TEST_VENVS", ROOT / ".venvs")) / "engine" / "bin" / "python"
 OUR_ENV = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
-WELL = LinkReport("cpu", 1 << 20, (Pair(0, 0.7, "cma/memory", 0),))
+WELL = LinkReport("cpu", 1 << 20, (Pair(0, 0.7e9, "cma/memory", 0),))
 
 
 def pair_placement(mode: Any = "pd") -> Placement:
-    settings = Settings(mode=mode)
+    settings = load({"DSV4_LAYOUT": mode})
     return place(settings, profiles.read_all(profiles_dir())["demo-cpu"], HostFacts((), (), frozenset({0})))
 
 
@@ -63,10 +63,10 @@ def test_transport_is_the_one_for_large_writes(config: str) -> None:
     "report,verdict,words",
     [
         (WELL, CheckVerdict.OK, "every byte right, 0.70 GB/s or more over cma/memory"),
-        (replace(WELL, pairs=(Pair(0, 0.7, "tcp/lo", 0),)), CheckVerdict.WARN, "over tcp/lo"),
-        (replace(WELL, pairs=(Pair(0, 0.01, "cma/memory", 0),)), CheckVerdict.WARN, "0.01 GB/s"),
+        (replace(WELL, pairs=(Pair(0, 0.7e9, "tcp/lo", 0),)), CheckVerdict.WARN, "over tcp/lo"),
+        (replace(WELL, pairs=(Pair(0, 0.01e9, "cma/memory", 0),)), CheckVerdict.WARN, "0.01 GB/s"),
         (replace(WELL, device="cuda"), CheckVerdict.WARN, "0.70 GB/s"),
-        (replace(WELL, pairs=(*WELL.pairs, Pair(1, 9.0, "cma/memory", 2))), CheckVerdict.FAIL, "wrong on rank 1"),
+        (replace(WELL, pairs=(*WELL.pairs, Pair(1, 9.0e9, "cma/memory", 2))), CheckVerdict.FAIL, "wrong on rank 1"),
         (replace(WELL, pairs=(), error="decode's end failed"), CheckVerdict.FAIL, "decode's end failed"),
         (None, CheckVerdict.OK, "no link"),
     ],
@@ -102,7 +102,7 @@ def test_a_copy_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_only_corruption_ends_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corrupt = LinkReport("cpu", 8, (Pair(0, 1.0, "cma/memory", 3),))
+    corrupt = LinkReport("cpu", 8, (Pair(0, 1.0e9, "cma/memory", 3),))
     monkeypatch.setattr(run, "measure", lambda *args: corrupt)
     with pytest.raises(HardwareError, match="bytes arrived wrong on rank 0"):
         run.prove(Path(sys.executable), pair_placement(), programs(), OUR_ENV, tmp_path / "link.json")
@@ -126,7 +126,7 @@ def test_nixl_moves_the_bytes(tmp_path: Path) -> None:
     assert report is not None and not report.error and not report.corrupt
     assert report.transport and not report.over_tcp
     stored = json.loads((tmp_path / "link.json").read_text())
-    assert stored["ok"] is True and stored["transport"] == report.transport and stored["gb_per_s"] > 0
+    assert stored["ok"] is True and stored["transport"] == report.transport and stored["bytes_per_s"] > 1e6
 
 
 # The GPU end with torch's own tensors, moved to host memory: everything but the device itself.
@@ -192,11 +192,11 @@ def test_wrong_bytes_are_seen() -> None:
 
 def test_status_shows_what_the_test_found(tmp_path: Path) -> None:
     config = SimpleNamespace(health_file=str(tmp_path / "health.json"))
-    world = SimpleNamespace(link={"gb_per_s_p50": 0.4})
-    assert document.link(config, world) == {"backend": "nixl", "gb_per_s_p50": 0.4, "test": None}  # type: ignore[arg-type]
+    world = SimpleNamespace(link={"bytes_per_s": 0.4e9})
+    assert document.link(config, world) == {"backend": "nixl", "bytes_per_s": 0.4e9, "test": None}  # type: ignore[arg-type]
     (tmp_path / "link.json").write_text(WELL.to_json(), encoding="utf-8")
     test = document.link(config, world)["test"]  # type: ignore[arg-type]
-    assert test["ok"] is True and test["transport"] == "cma/memory" and test["gb_per_s"] == 0.7
+    assert test["ok"] is True and test["transport"] == "cma/memory" and test["bytes_per_s"] == 0.7e9
     (tmp_path / "link.json").write_text("{", encoding="utf-8")
     assert document.link(config, world)["test"] is None  # type: ignore[arg-type]
 
@@ -254,6 +254,6 @@ def test_a_result_that_cannot_be_written_is_still_told(tmp_path: Path, monkeypat
     monkeypatch.setattr(run, "measure", lambda *args: WELL)
     report = run.prove(Path(sys.executable), pair_placement(), programs(), OUR_ENV, nowhere)
     assert report is WELL
-    monkeypatch.setattr(run, "measure", lambda *args: replace(WELL, pairs=(Pair(0, 1.0, "cma/memory", 3),)))
+    monkeypatch.setattr(run, "measure", lambda *args: replace(WELL, pairs=(Pair(0, 1.0e9, "cma/memory", 3),)))
     with pytest.raises(HardwareError):
         run.prove(Path(sys.executable), pair_placement(), programs(), OUR_ENV, nowhere)

@@ -13,13 +13,13 @@ from conftest import VENVS
 from dsv4_pd.doctor.link import run
 from dsv4_pd.doctor.link.report import LinkReport
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.host.read import read_facts
 from dsv4_pd.plan import folders, placement, profiles
 from dsv4_pd.plan.paths import profiles_dir, share_dir
 from dsv4_pd.plan.plan import complete
 from dsv4_pd.plan.programs import programs
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import Settings
+from support.machines import read_facts
 
 ENGINE = VENVS / "engine" / "bin" / "python"
 PYTHON = ENGINE if ENGINE.exists() else Path(sys.executable)  # any interpreter with torch and NIXL
@@ -37,7 +37,7 @@ def moved(folder: Path, **environ: str) -> LinkReport:
     assert shipped.gpus
     need = replace(shipped.gpus, count=2, compute_capability=facts.gpus[0].compute_capability)
     profile = replace(shipped, gpus=need, tensor_parallel={"prefill": 1, "decode": 1})
-    settings = complete(Settings(run_dir=folder / "run", state_dir=folder / "state"), profile, share_dir())
+    settings = complete(Settings(run_dir=folder / "run", state_dir=folder / "state"), profile, {}, share_dir())
     outside = {**os.environ, **environ}
     plan = placement.place(settings, profile, facts)
     around = Surroundings(folders.resolve(settings, outside), share_dir(), outside, Permission("none"))

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from dsv4_pd.host.read import read_facts
-from dsv4_pd.plan import folders, profiles
+from dsv4_pd.plan import profiles
 from dsv4_pd.plan.memory_model import (
     ENGINE_WINDOW_RATIO,
     GIB,
     MIB,
     Load,
-    Role,
     Shape,
     estimate,
     needed_fraction,
@@ -28,26 +23,28 @@ from dsv4_pd.plan.memory_model import (
     window_ratio,
     window_slots,
 )
-from dsv4_pd.plan.memory_plan import load_of, misfits
-from dsv4_pd.plan.model_files import Model, read_shape
+from dsv4_pd.plan.memory_plan import load_of, misfits, too_heavy
+from dsv4_pd.plan.model_files import Model, read_config
 from dsv4_pd.plan.paths import profiles_dir, share_dir
+from dsv4_pd.plan.pinned import pinned_tokens
 from dsv4_pd.plan.placement import place
 from dsv4_pd.plan.plan import complete
-from dsv4_pd.run import files
+from dsv4_pd.settings.layout import RoleName, parse
 from dsv4_pd.settings.schema import Settings
-from support.plans import eight_cards, make
+from support.engine import pool_sizes
+from support.machines import read_facts
+from support.plans import eight_cards, make, no_gpu
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 HOSTS = ROOT / "tests" / "hosts"
 CONFIG = HERE / "data" / "deepseek-v4-flash" / "config.json"
-ENGINE = Path(os.environ.get("TEST_VENVS", ROOT / ".venvs")) / "engine" / "bin" / "python"
 CARD = 97887 * MIB
 FLASH = shape_of(json.loads(CONFIG.read_text(encoding="utf-8")))
 assert FLASH
 
 
-def load(role: Role, fraction: float, **more: int) -> Load:
+def load(role: RoleName, fraction: float, **more: int) -> Load:
     return replace(Load(role, 4, fraction, 64, 8192), **more)  # type: ignore[arg-type]
 
 
@@ -87,7 +84,7 @@ def test_weights_of_the_published_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("role,fraction,used_gib", [("prefill", 0.80, 79), ("decode", 0.85, 83)])
-def test_used_memory_of_the_replaced_deployment(role: Role, fraction: float, used_gib: int) -> None:
+def test_used_memory_of_the_replaced_deployment(role: RoleName, fraction: float, used_gib: int) -> None:
     """About 79 and 83 of 96 on each card. What the model adds to the static share is an estimate."""
     assert estimate(Shape(), load(role, fraction), CARD).used == pytest.approx(used_gib * GIB, rel=0.05)
 
@@ -106,20 +103,7 @@ def engine_sizes(folder: Path, role: str, environ: dict[str, str], drop: str = "
     """What the engine's own class makes of the budgets under the command line of a plan, and the plan's own ratio."""
     values = {"DSV4_MODEL": str(CONFIG.parent), "DSV4_CACHE_DIR": str(folder / "c"), **environ}
     found = make(values, eight_cards(4 if environ["DSV4_PROFILE"].endswith("4x") else 8), run=folder)
-    folders.make(found.paths)
-    files.write(found.files)
-    program = next(program for program in found.programs if program.name == role)
-    (config,) = (file for file in program.files if file.path.suffix == ".yaml")
-    flags = yaml.safe_load(config.text)
-    flags.pop(drop, None)
-    config.path.write_text(yaml.safe_dump(flags), encoding="utf-8")
-    script = HERE / "engine" / "pool_sizes.py"
-    env = {"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "HOME": str(folder), **dict(program.env)}
-    env.pop("SGLANG_PLUGINS", None)
-    command = [str(ENGINE), str(script), ",".join(map(str, BUDGETS)), *program.argv[program.argv.index("--") + 1 :]]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    answer: dict[str, Any] = json.loads(next(x for x in done.stdout.splitlines() if x.startswith("RESULT"))[6:])
+    answer = pool_sizes(found, role, BUDGETS, drop)
     return answer | {"load": load_of(found.settings, next(r for r in found.placement.roles if r.role == role))}
 
 
@@ -149,9 +133,39 @@ def test_without_a_ratio_the_engine_takes_a_tenth(tmp_path: Path) -> None:
     assert (engine["ratio"], engine["cap"]) == (ENGINE_WINDOW_RATIO, None)
 
 
+@pytest.mark.engine
+def test_a_pinned_pool_has_the_windows_that_its_requests_need(tmp_path: Path) -> None:
+    """The engine refuses to start on a share of what the memory would hold: seen on an H200, 256 slots of 262,144."""
+    environ = {"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_DECODE_EXTRA_ARGS": "--max-total-tokens 1048576"}
+    engine = engine_sizes(tmp_path, "decode", environ)
+    tokens, slots = engine["pinned"]
+    assert tokens == 1048576 and slots >= window_slots(engine["load"])
+
+
+def test_a_pinned_pool_is_what_is_expected_and_its_ratio_follows_it() -> None:
+    free, pinned = load("prefill", 0.85), load("prefill", 0.85, most_tokens=262_144)
+    assert pool_tokens(Shape(), pinned, 40e9) == 262_144 < pool_tokens(Shape(), free, 40e9)
+    assert 262_144 * window_ratio(Shape(), pinned, 40e9) >= window_slots(pinned)
+    assert window_ratio(Shape(), replace(free, most_tokens=10**9), 40e9) == window_ratio(Shape(), free, 40e9)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", {}),
+        ("--max-total-tokens 4096", {"prefill": 4096}),
+        ("--max-total-tokens=4096 --max-total-tokens 8192", {"prefill": 8192}),
+        ("--max-total 4096", {"prefill": 4096}),  # argparse takes each start that no other flag shares
+    ],
+)
+def test_pinned_tokens_are_read_as_the_engine_reads_them(given: str, expected: dict[str, int]) -> None:
+    found = make({"DSV4_PROFILE": "rtx-pro-6000-8x", "DSV4_PREFILL_EXTRA_ARGS": given}, eight_cards(8))
+    assert pinned_tokens(found.settings, found.profile, found.placement) == expected
+
+
 @pytest.mark.parametrize("role", ["prefill", "decode", "single"])
 @pytest.mark.parametrize("running", [1, 16, 64, 256])
-def test_the_chosen_ratio_serves_the_requests_and_leaves_the_most_tokens(role: Role, running: int) -> None:
+def test_the_chosen_ratio_serves_the_requests_and_leaves_the_most_tokens(role: RoleName, running: int) -> None:
     one, budget = load(role, 0.85, max_running=running), 40e9
     ratio = window_ratio(Shape(), one, budget)
     tokens = pool_tokens(Shape(), one, budget)
@@ -175,11 +189,20 @@ def test_needed_fraction_is_enough_and_not_too_much() -> None:
         assert estimate(Shape(), load("decode", fraction - 0.02), CARD).tokens < tokens
 
 
+@pytest.mark.parametrize("layout", [None, "replicas:2x1"])
+def test_on_a_cpu_no_card_can_be_too_small(layout: str | None) -> None:
+    """Placements without cards: the smallest of none is no number."""
+    plan = make({"DSV4_PROFILE": "demo-cpu", **({"DSV4_LAYOUT": layout} if layout else {})}, no_gpu())
+    assert too_heavy(plan.settings, plan.placement, 510 * 10**9) is None
+    assert misfits(plan.settings, plan.placement, Shape()) == ()
+
+
 def problems(host: str, profile: str, **values: Any) -> list[str]:
     found = profiles.read_all(profiles_dir())[profile]
-    settings = complete(Settings(**values), found, share_dir())
+    settings = complete(Settings(**values), found, {}, share_dir())
     placement = place(settings, found, read_facts(HOSTS / host))
-    return [str(problem) for problem in misfits(settings, placement, Shape())]
+    pinned = pinned_tokens(settings, found, placement)
+    return [str(problem) for problem in misfits(settings, placement, Shape(), pinned)]
 
 
 @pytest.mark.parametrize(
@@ -202,8 +225,20 @@ def test_each_profile_fits_with_its_own_defaults(host: str, profile: str) -> Non
         ("eight-two-sockets", "rtx-pro-6000-8x", {"context_length": 20_000_000}, "lower DSV4_CONTEXT_LENGTH"),
         (
             "eight-two-sockets",
+            "rtx-pro-6000-8x",
+            {"swa_full_tokens_ratio": 1e-5},
+            "DSV4_SWA_FULL_TOKENS_RATIO: found 1e-05 of ",
+        ),
+        (
+            "eight-two-sockets",
+            "rtx-pro-6000-8x",
+            {"decode_extra_args": "--max-total-tokens 4096"},
+            "--max-total-tokens: found 4096 on decode",
+        ),
+        (
+            "eight-two-sockets",
             "single",
-            {"mode": "single", "prefill_gpus": ("0",), "decode_gpus": ("1",)},
+            {"layout": parse("single"), "prefill_gpus": ("0",), "decode_gpus": ("1",)},
             "on single: 73.9 GiB of weights",
         ),
     ],
@@ -216,6 +251,8 @@ def test_what_cannot_fit_is_refused_by_name(host: str, profile: str, values: dic
 def test_shape_is_read_from_the_model_s_folder(tmp_path: Path) -> None:
     config = json.loads(CONFIG.read_text(encoding="utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 21}), encoding="utf-8")
-    shape = read_shape(Model(tmp_path))
+    found = read_config(Model(tmp_path))
+    shape = shape_of(found) if found else None
     assert shape and shape.layers == len(shape.ratios) == 21
-    assert read_shape(Model(None)) == Shape()
+    assert read_config(Model(None)) is None, "nothing is known of it"
+    assert shape_of(config) == Shape(), "as the catalogue has it"

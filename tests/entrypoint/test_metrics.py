@@ -130,6 +130,15 @@ def test_ready_since_needs_every_server() -> None:
     assert ready_since({"heartbeat": 100.0, "roles": {"prefill": ready, "decode": {"elapsed_s": 1.0}}}) is None
 
 
+def test_what_the_warm_up_compiles_is_no_compile_while_serving() -> None:
+    """Files that it leaves are older than readiness; while it runs nothing is counted."""
+    ready = {"elapsed_s": 30.0, "phase_times": {"ready": 20.0}}
+    warm = {"heartbeat": 100.0, "roles": {"prefill": ready | {"warm_after_s": 25.0}, "decode": ready}}
+    assert ready_since(warm) == 95.0
+    warm["roles"]["decode"] = ready | {"warm_after_s": None}  # type: ignore[index]
+    assert ready_since(warm) is None
+
+
 def test_live_reading_and_rates() -> None:
     first = live({"prefill": ENGINE, "decode": None, "router": ROUTER}, 10.0)
     assert first["roles"]["prefill"]["running"] == 3
@@ -150,3 +159,43 @@ def test_the_page_lists_every_metric_of_ours() -> None:
     text = Path(__file__).resolve().parents[2].joinpath("docs/metrics.md").read_text()
     names = {sample.name for sample in samples(exposition()) if sample.name.startswith("dsv4_")}
     assert len(names) > 15 and [name for name in sorted(names) if f"`{name}" not in text] == []
+
+
+def test_several_members_of_a_role_have_their_names() -> None:
+    one = {"role": "single", "ready": True, "restarts": 1, "kv_capacity_tokens": 4, "phase_times": {"ready": 2.0},
+           "gpu_memory": [{"uuid": "GPU-1", "used_bytes": 1, "total_bytes": 2}]}  # fmt: skip
+    paths = [{"members": ["single-1"], "proved_s_ago": 2.0, "failures": 0, "failure": None},
+             {"members": ["single-2"], "proved_s_ago": None, "failures": 2, "failure": "x"}]  # fmt: skip
+    text = exposition(
+        {"single-1": ENGINE, "single-2": ENGINE, "router": ROUTER},
+        roles={"single-1": one, "single-2": one | {"ready": False}, "router": {"role": "router", "ready": True}},
+        paths=paths,
+    )
+    ours = {"role": "single", "member": "single-2"}
+    assert value(text, "dsv4_role_ready", **ours) == 0 and value(text, "dsv4_scrape_up", **ours) == 1
+    assert value(text, "sglang:realtime_tokens_total", mode="decode", **ours) == 10.0
+    assert value(text, "dsv4_gpu_memory_used_bytes", gpu="GPU-1", **ours) == 1
+    assert value(text, "dsv4_role_load_seconds", phase="start", **ours) == 2.0
+    assert value(text, "dsv4_path_canary_failures", path="single-2") == 2
+    assert [s.labels for s in samples(text) if s.name == "dsv4_path_canary_age_seconds"] == [{"path": "single-1"}]
+
+
+def test_the_only_one_of_a_role_has_its_role_as_its_name() -> None:
+    assert value(exposition(), "dsv4_role_restarts_total", role="decode", member="decode") == 2
+    assert "dsv4_path" not in exposition()
+
+
+def test_how_cards_are_and_what_they_reported() -> None:
+    card = {"uuid": "GPU-1", "used_bytes": 1, "total_bytes": 2, "power_w": 312.5, "power_limit_w": 600.0,
+            "temperature_c": 61, "utilization": 0.87, "pcie_tx_bytes_per_s": 1.5e6, "pcie_rx_bytes_per_s": 2e9,
+            "ecc_uncorrected": 3, "xids": {"31": 2}}  # fmt: skip
+    roles = {"decode": {"ready": True, "gpu_memory": [card, {"uuid": "GPU-2", "used_bytes": 1, "total_bytes": 2}]}}
+    text = exposition(roles=roles)
+    assert value(text, "dsv4_gpu_power_watts", gpu="GPU-1", role="decode") == 312.5
+    assert value(text, "dsv4_gpu_temperature_celsius", gpu="GPU-1") == 61
+    assert value(text, "dsv4_gpu_utilization_ratio", gpu="GPU-1") == 0.87
+    assert value(text, "dsv4_gpu_pcie_bytes_per_second", direction="rx") == 2e9
+    assert value(text, "dsv4_gpu_xid_errors_total", xid="31") == 2
+    assert value(text, "dsv4_gpu_ecc_uncorrected_errors", gpu="GPU-1") == 3
+    gpu2 = [sample.name for sample in samples(text) if sample.labels.get("gpu") == "GPU-2"]
+    assert gpu2 == ["dsv4_gpu_memory_used_bytes", "dsv4_gpu_memory_total_bytes"], "what it does not give has no series"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from conftest import VENVS
 from dsv4_pd.plan import owned_flags as owned
 from dsv4_pd.plan import profiles
+from dsv4_pd.plan.argument_parsers import refusal
 from dsv4_pd.plan.paths import profiles_dir
 
 KNOWN = profiles.read_all(profiles_dir())
@@ -45,7 +47,7 @@ def test_what_the_plan_sets_on_the_router_is_refused(flag: str) -> None:
 @pytest.mark.parametrize(
     "name,text",
     [
-        ("DSV4_DECODE_EXTRA_ARGS", "--max-total-tokens 8192 --log-requests --hicache-size 64"),
+        ("DSV4_DECODE_EXTRA_ARGS", "--max-total-tokens 8192 --log-requests --radix-eviction-policy lru"),
         ("DSV4_ROUTER_EXTRA_ARGS", "--policy cache_aware --log-dir /x"),
         ("DSV4_PREFILL_EXTRA_ARGS", "'open quote"),  # reported by the settings
         ("DSV4_PREFILL_EXTRA_ARGS", ""),
@@ -55,10 +57,67 @@ def test_the_rest_passes(name: str, text: str) -> None:
     assert problems(name, text) == []
 
 
+# program -> (words, whether its parser ends on them)
+WORDS = {
+    "engine": [
+        ("foo", True), ("--", True), ("-x", True), ("-tp 4", True), ("--no-such-flag 1", True),
+        ("--stream-interval x", True), ("--stream-interval", True), ("--stream-interval 2 3", True),
+        ("--stream-interval=2", False), ("--stream-interval -5", False), ("--stream-inter 2", False),
+        ("--log_requests", True), ("--log-requests=1", True), ("--log-requests 1", True), ("--log-requests", False),
+        ("--log-requests-level 3", False), ("--log-requests-level 9", True), ("--log-requests-l two", True),
+        ("--schedule-policy lpm", False), ("--schedule-policy nonsense", True),
+        ("--schedule-conservativeness 0.x", True), ("--schedule-conservativeness 1e-1", False),
+        ("--lora-paths a b", False), ("--lora-paths a -- b", True),
+        ("--preferred-sampling-params {x", True), ("--watchdog-timeout ''", True), ("--stream", True),
+    ],
+    "sglang-router": [
+        ("foo", True), ("--no-such-flag 1", True), ("--policy nonsense", True), ("--policy cache_aware", False),
+        ("--cache-threshold x", True), ("--cache-threshold 0.5 --log-dir /x", False), ("--dp-aware=1", True),
+    ],
+    "smg": [
+        ("foo", True), ("--no-such-flag 1", True), ("--policy nonsense", True), ("--policy cache_aware", False),
+        ("--cache-threshold x", True), ("--log-dir /x", False), ("--tokenizer-cache-l0-max-entries -1", False),
+    ],
+}  # fmt: skip
+CASES = [(program, text, ends) for program, cases in WORDS.items() for text, ends in cases]
+
+
+@pytest.mark.parametrize(("program", "text", "ends"), CASES)
+def test_words_that_a_program_would_end_on_make_no_plan(program: str, text: str, ends: bool) -> None:
+    name = "DSV4_DECODE_EXTRA_ARGS" if program == "engine" else "DSV4_ROUTER_EXTRA_ARGS"
+    router = "smg" if program == "engine" else program
+    found = owned.problems({name: text, "dsv4_router": f'"{router.upper()}"'}, KNOWN)
+    assert bool(found) is ends, found
+    assert all(problem.subject == name and repr(text) == problem.found for problem in found)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("program", "venv", "module"), [("engine", "engine", "engine"), ("sglang-router", "router", "sglang_router"),
+                                    ("smg", "smg", "smg")],
+)  # fmt: skip
+def test_the_program_s_own_parser_ends_on_the_same_words(program: str, venv: str, module: str) -> None:
+    python = VENVS / venv / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"{python} does not exist: run `make engine`")
+    words = json.dumps([shlex.split(text) for text, _ in WORDS[program]])
+    done = subprocess.run([str(python), str(LIST), module, words], capture_output=True, text=True, timeout=300,
+                          check=False)  # fmt: skip
+    ends = json.loads(done.stdout.strip().splitlines()[-1])
+    assert dict(zip([text for text, _ in WORDS[program]], ends, strict=True)) == dict(WORDS[program])
+
+
+def test_a_refused_word_is_named_and_a_secret_is_not() -> None:
+    (problem,) = owned.problems({"DSV4_PREFILL_EXTRA_ARGS": "--admin-api-key hunter22 --stream-intervall 3"}, KNOWN)
+    assert "did you mean --stream-interval?" in problem.expected and "hunter22" not in str(problem)
+    assert refusal(["--admin-api-key", "hunter22", "beside"], "engine") == "'beside' belongs to no flag"
+
+
 def test_each_owner_says_which_setting_does_it() -> None:
     assert ENGINE["--context-length"] == "DSV4_CONTEXT_LENGTH" and ENGINE["--host"] == "loopback by design"
     assert ENGINE["--tensor-parallel-size"] == ENGINE["--tp-size"] == "DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS"
-    assert ROUTER["--host"] == "DSV4_HOST" and "--policy" not in ROUTER
+    assert ROUTER["--host"] == "loopback by design" and "--policy" not in ROUTER
+    assert (ROUTER["--port"], ROUTER["--queue-size"]) == ("DSV4_ROUTER_PORT", "DSV4_QUEUE_SIZE")
 
 
 def test_no_table_names_a_flag_that_the_plan_no_longer_sets() -> None:

@@ -6,45 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from dsv4_pd.doctor.base import CheckVerdict
+from dsv4_pd.doctor.checks import memory_fit
 from dsv4_pd.errors import HardwareError, SettingsError
-from dsv4_pd.host.facts import Gpu, GpuProcess, HostFacts, NumaNode
-from dsv4_pd.plan import profiles
+from dsv4_pd.host.facts import GpuProcess, HostFacts
+from dsv4_pd.plan import about, profiles
 from dsv4_pd.plan.notices import NoticeKind
 from dsv4_pd.plan.paths import profiles_dir
 from dsv4_pd.plan.placement import Placement, choose_profile, place
+from dsv4_pd.plan.survey import survey_facts
+from dsv4_pd.settings.layout import parse
+from dsv4_pd.settings.load import load
 from dsv4_pd.settings.schema import Settings
+from support.cards import GB, gpu, two_sockets
 
-GB = 10**9
 SHIPPED = profiles.read_all(profiles_dir())
-
-
-def gpu(index: int, node: int | None, **more: object) -> Gpu:
-    base = Gpu(
-        index=index,
-        uuid=f"GPU-{index:08x}-0000-4000-8000-{index:012x}",
-        name="NVIDIA RTX PRO 6000 Blackwell",
-        pci_bus_id=f"0000:{0x10 * (index + 1):02x}:00.0",
-        compute_capability=(12, 0),
-        memory_bytes=97887 << 20,
-        numa_node=node,
-        socket=node,
-        bridges=(f"pci0000:{index:02x}", "0000:00:01.1"),
-    )
-    return replace(base, **more)  # type: ignore[arg-type]
-
-
-def two_sockets(nodes: str = "00001111", **more: Any) -> HostFacts:
-    gpus = tuple(gpu(i, int(n)) for i, n in enumerate(nodes))
-    return HostFacts(
-        gpus=gpus,
-        numa_nodes=(
-            NumaNode(0, frozenset(range(32)), 512 * GB, (10, 21)),
-            NumaNode(1, frozenset(range(32, 64)), 512 * GB, (21, 10)),
-        ),
-        allowed_cpus=frozenset(range(64)),
-        allowed_nodes=frozenset({0, 1}),
-        **more,
-    )
 
 
 def planned(facts: HostFacts, profile: str = "rtx-pro-6000-8x", **settings: Any) -> Placement:
@@ -167,11 +143,34 @@ def test_no_gpu_says_how_to_get_one_and_how_to_go_on_without() -> None:
         (4, "pd", "rtx-pro-6000-4x"),
         (7, "pd", "rtx-pro-6000-4x"),
         (8, "single", "single"),
+        (4, "single", "single"),
+        (3, None, "rtx-pro-6000-2x"),
+        (2, None, "rtx-pro-6000-2x"),
+        (2, "single", "rtx-pro-6000-2x"),
         (1, "single", "single"),
     ],
 )
 def test_auto_profile(count: int, mode: Any, expected: str) -> None:
-    assert choose_profile(Settings(mode=mode), two_sockets("0" * count), SHIPPED) == expected
+    assert choose_profile(load({"DSV4_MODE": mode}), two_sockets("0" * count), SHIPPED) == expected
+
+
+@pytest.mark.parametrize("text", ["single:2", "single", "auto", ""])
+def test_two_cards_serve_with_room_for_the_longest_request(text: str) -> None:
+    """One server: a pair would hold the weights twice."""
+    found = survey_facts({"DSV4_LAYOUT": text}, two_sockets("01"))
+    plan = found.planned()
+    assert (plan.profile.name, str(plan.placement.layout)) == ("rtx-pro-6000-2x", "single:2")
+    assert min(about.expected_kv_tokens(plan.settings, plan.profile, plan.placement, found.around.shape).values()) > (
+        plan.settings.context_length
+    )
+    assert memory_fit.CHECK.run(found).verdict is CheckVerdict.OK
+
+
+def test_a_pair_on_two_cards_is_refused_with_what_it_needs() -> None:
+    with pytest.raises(HardwareError, match="found 2 fitting GPUs of 2, expected 4"):
+        choose_profile(load({"DSV4_MODE": "pd"}), two_sockets("00"), SHIPPED)
+    with pytest.raises(HardwareError, match="rtx-pro-6000-2x: found 1 fitting GPU of 1, expected 2"):
+        choose_profile(Settings(), two_sockets("0"), SHIPPED)
 
 
 def test_auto_profile_names_what_does_not_fit() -> None:
@@ -181,10 +180,10 @@ def test_auto_profile_names_what_does_not_fit() -> None:
 
 
 def test_single_takes_every_card_on_the_fewest_sockets() -> None:
-    assert groups(planned(two_sockets(), "single", mode="single")) == [[0, 1, 2, 3, 4, 5, 6, 7]]
-    assert groups(planned(two_sockets("0110"), "single", mode="single")) == [[0, 1, 2, 3]]
-    assert groups(planned(two_sockets("011"), "single", mode="single")) == [[1, 2]]
-    named = planned(two_sockets(), "single", mode="single", prefill_gpus=("1",), decode_gpus=("5",))
+    assert groups(planned(two_sockets(), "single", layout=parse("single"))) == [[0, 1, 2, 3, 4, 5, 6, 7]]
+    assert groups(planned(two_sockets("0110"), "single", layout=parse("single"))) == [[0, 1, 2, 3]]
+    assert groups(planned(two_sockets("011"), "single", layout=parse("single"))) == [[1, 2]]
+    named = planned(two_sockets(), "single", layout=parse("single"), prefill_gpus=("1",), decode_gpus=("5",))
     assert groups(named) == [[1, 5]]
 
 

@@ -27,7 +27,7 @@ ADDED = {"SUPERVISOR_ENABLED", "SUPERVISOR_PROCESS_NAME", "SUPERVISOR_GROUP_NAME
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    for name in ("engine", "router"):
+    for name in ("engine", "smg"):
         python = tmp_path / "venvs" / name / "bin" / "python"
         python.parent.mkdir(parents=True)
         python.write_text("#!/bin/sh\nwhile :; do sleep 1; done\n", encoding="ascii")

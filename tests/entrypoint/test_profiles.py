@@ -20,11 +20,12 @@ def test_every_shipped_profile_loads_and_sets_only_settings_that_exist(name: str
 
 
 def test_the_four_profiles_are_shipped() -> None:
-    assert set(profiles.available(profiles_dir())) == {"rtx-pro-6000-8x", "rtx-pro-6000-4x", "single", "demo-cpu"}
+    pairs = {"rtx-pro-6000-8x", "rtx-pro-6000-4x", "demo-cpu"}
+    assert set(profiles.available(profiles_dir())) == pairs | {"rtx-pro-6000-2x", "single"}
 
 
 def test_an_unknown_name_lists_what_there_is() -> None:
-    with pytest.raises(SettingsError, match="auto or one of demo-cpu, rtx-pro-6000-4x"):
+    with pytest.raises(SettingsError, match="auto or one of demo-cpu, rtx-pro-6000-2x, rtx-pro-6000-4x"):
         profiles.pick(SHIPPED, "demo")
 
 

@@ -28,7 +28,7 @@ def config(program: Program) -> dict[str, object]:
 def test_eight_cards_make_two_groups_of_four() -> None:
     plan = make({}, eight_cards(), policy="membind")
     programs = by_name(plan.programs)
-    assert list(programs) == ["prefill", "decode", "router", "guard"]
+    assert list(programs) == ["prefill", "decode", "router", "front", "guard"]
     prefill, decode = config(programs["prefill"]), config(programs["decode"])
     assert (prefill["tp-size"], prefill["base-gpu-id"], decode["base-gpu-id"]) == (4, 0, 4)
     assert prefill["numa-node"] == decode["numa-node"] == [0, 0, 0, 0, 1, 1, 1, 1]  # indexed by GPU id
@@ -55,17 +55,17 @@ def test_the_key_stands_only_in_0600_files(key: str) -> None:
         assert not any(key in part for part in program.argv if len(key) > 4)
         assert key not in dict(program.env).values()
     holders = {file.path.name for file in plan.files if key in file.text and len(key) > 4}
-    assert holders <= {"prefill.key", "decode.key", "router.key", "guard.json"}
+    assert holders <= {"prefill.key", "decode.key", "router.key", "front.key", "guard.json"}
     assert all(file.mode == 0o600 for file in plan.files)
     keys = {file.path.name: file.text for program in plan.programs for file in program.files}
-    assert [keys[f"{name}.key"] for name in ("prefill", "decode", "router")] == [key] * 3
+    assert [keys[f"{name}.key"] for name in ("prefill", "decode", "router", "front")] == [key] * 4
 
 
 def test_the_key_to_the_router_is_drawn_for_each_run_and_stands_in_one_file(tmp_path: Path) -> None:
     """No plan knows it: `plan`, the support bundle and the fingerprint of failed starts have nothing to hide."""
     plan, again = (make({}, eight_cards(), run=tmp_path) for _ in range(2))
     assert text(plan, "guard.json") == text(again, "guard.json"), "the fingerprint stays: failed starts are counted"
-    assert [file.path.name for file in plan.files if file.drawn] == ["router.control.key"]
+    assert [file.path.name for file in plan.files if file.drawn] == ["router.control.key", "front.guard.key"]
     drawn = set()
     for one in (plan, again):
         files.write(one.files)
@@ -93,6 +93,15 @@ def test_an_extra_argument_opens_no_second_door(flag: str) -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"DSV4_HOST": "192.0.2.1"}, {"DSV4_HOST": "::"}])
+def test_the_banner_tells_the_usable_context(environ: dict[str, str]) -> None:
+    """The setting, or less where a server's KV pool is smaller than one longest request."""
+    plan = make({**environ, "DSV4_CONTEXT_LENGTH": "65536"}, eight_cards())
+    for health, told in (({}, 65536), ({"context_length": 65536}, 65536), ({"context_length": 60000}, 60000)):
+        assert f" context  {told} tokens" in banner(plan, health)
+    assert json.loads(text(plan, "front.json"))["context_length"] == 65536
+
+
+@pytest.mark.parametrize("environ", [{}, {"DSV4_HOST": "192.0.2.1"}, {"DSV4_HOST": "::"}])
 def test_an_open_api_is_said(environ: dict[str, str]) -> None:
     plan = make(environ, eight_cards())
     (notice,) = json.loads(text(plan, "guard.json"))["notices"]
@@ -113,6 +122,13 @@ def test_the_console_says_it_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert "asks for no key (DSV4_API_KEY is unset)" in capsys.readouterr().out
 
 
+def test_the_console_says_that_a_setting_has_another_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for environ in ({"DSV4_MODE": "single"}, {"DSV4_LAYOUT": "single"}):
+        with TextConsole(make(environ, eight_cards())):
+            pass
+        assert ("DSV4_MODE is deprecated" in capsys.readouterr().out) is ("DSV4_MODE" in environ)
+
+
 def test_ranks_and_their_libraries_meet_on_loopback() -> None:
     env = dict(by_name(make({}, eight_cards()).programs)["decode"].env)
     assert [env[name] for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES")] == ["lo"] * 3
@@ -128,7 +144,7 @@ def test_operator_variables_win_over_our_defaults_but_not_over_the_plan() -> Non
 
 def test_single_mode_is_one_server_over_all_cards() -> None:
     programs = by_name(make({"DSV4_MODE": "single"}, eight_cards()).programs)
-    assert list(programs) == ["single", "router", "guard"]
+    assert list(programs) == ["single", "router", "front", "guard"]
     flags = config(programs["single"])
     assert flags["tp-size"] == 8 and "disaggregation-mode" not in flags
     router = programs["router"].argv
@@ -146,7 +162,7 @@ def test_router_knows_the_bootstrap_port_and_has_no_breaker() -> None:
 @pytest.mark.parametrize("engine", ["/bin/false", "python3", "/opt/venvs/engine/bin/python"])
 def test_any_engine_interpreter_can_be_named(engine: str) -> None:
     router = by_name(make({"DSV4_ENGINE_PYTHON": engine}, eight_cards()).programs)["router"].argv[0]
-    assert router.endswith("/router/bin/python")
+    assert router.endswith("/smg/bin/python")
 
 
 def test_extra_arguments_reach_their_program_as_words() -> None:
@@ -167,7 +183,7 @@ def test_demo_needs_no_gpu_and_serves_our_model() -> None:
 def test_every_port_has_a_setting_and_internal_ones_stay_on_loopback() -> None:
     plan = make({}, eight_cards())
     ports = [port for program in plan.programs for port in program.ports]
-    assert len({port.number for port in ports}) == len(ports) == 8
+    assert len({port.number for port in ports}) == len(ports) == 10
     assert {port.setting for port in ports if port.host != "127.0.0.1"} == {"DSV4_PORT"}
 
 
@@ -176,7 +192,8 @@ def test_the_ops_port_listens_and_is_checked_where_its_setting_says() -> None:
     ops = next(port for port in by_name(plan.programs)["guard"].ports if port.setting == "DSV4_OPS_PORT")
     assert (ops.host, ops.number) == ("10.0.0.5", 9001)
     guard = guard_build.build(plan.settings, plan.profile, plan.placement, plan.programs, plan.paths)
-    assert (guard.ops_host, guard.ops_port, guard.router_url) == ("10.0.0.5", 9001, "http://10.0.0.4:8000")
+    assert (guard.ops_host, guard.ops_port) == ("10.0.0.5", 9001)
+    assert (guard.front_url, guard.router_url) == ("http://10.0.0.4:8000", "http://127.0.0.1:29001")
 
 
 def test_run_folder_moves_every_file(tmp_path: Path) -> None:

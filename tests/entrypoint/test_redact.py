@@ -57,6 +57,9 @@ H = "hunter2-Zq9"
         (f"SIGNER_KEYS={H} {H}", "SIGNER_KEYS=***"),
         (f"< Cookie: a=1; session={H}", "< Cookie: ***"),
         (f"api_keys=['', ')]', '{H}'] next", "api_keys=[***] next"),
+        (f"api_keys=['{H}', '{H}' and no end", "api_keys=[***"),  # a line that was cut
+        (f"api_key='{H}'", "api_key='***'"),
+        (f"export API_KEY='{H}'", "export API_KEY='***'"),
         (f"Authorization: Bearer {H}", "Authorization: Bearer ***"),
         (f"authorization: bEaReR {H}", "authorization: bEaReR ***"),
         (f"AUTHORIZATION: Token {H}", "AUTHORIZATION: Token ***"),
@@ -75,6 +78,8 @@ H = "hunter2-Zq9"
         (f"HTTP_PROXY=http://user:{H}@p@ss@proxy:3128", "HTTP_PROXY=http://***@proxy:3128"),
         (f"HTTP_PROXY=http://{H}@proxy:3128", "HTTP_PROXY=http://***@proxy:3128"),
         (f"https_proxy=user:{H}@proxy:3128", "https_proxy=***@proxy:3128"),
+        (f"https_proxy=bob:{H}://x@proxy:3128", "https_proxy=***@proxy:3128"),
+        (f"HTTP_PROXY=http://bob:{H}@b://{H}@proxy:1", "HTTP_PROXY=http://***@proxy:1"),
         (f"HF_ENDPOINT=https://tok:{H}@mirror/", "HF_ENDPOINT=https://***@mirror/"),
         (f"--redis-url redis://:{H}@db:6379/0 --x", "--redis-url redis://***@db:6379/0 --x"),
         (f"DSV4_MODEL=https://x/?token={H}&a=b", "DSV4_MODEL=https://x/?token=***&a=b"),
@@ -199,7 +204,9 @@ AWKWARD = st.text(st.sampled_from("'\"\\ab \n%+&;<x0u"), min_size=6, max_size=40
 @given(secret=ANY | AWKWARD | PRINTABLE)
 @example(secret="it's\"x-Tail-SECRET")
 @example(secret="schlüssel-ß-\U0001f511")
+@example(secret="key-\U00010000-first-beyond-the-plane")
 @example(secret="a key with blanks " * 12)
+@example(secret="k\\\n'\"\nTail-SECRET'\\ '")  # what looks like a fold is its own
 @example(secret="q'" * 40)
 def test_a_known_secret_is_masked_in_every_spelling(spelling: str, secret: str) -> None:
     text = f"before {SPELLINGS[spelling](secret)} after"
@@ -290,7 +297,9 @@ def test_secrets_of_the_environment_are_known() -> None:
     [
         ({"https_proxy": f"http://bob:{H}@proxy:3128"}, {"https_proxy": "http://***@proxy:3128"}),
         ({"https_proxy": f"bob:{H}@x@proxy:3128"}, {"https_proxy": "***@proxy:3128"}),
-        ({"https_proxy": f"a://b://bob:{H}@proxy"}, {"https_proxy": "a://b://***@proxy"}),
+        ({"https_proxy": f"a://b://bob:{H}@proxy"}, {"https_proxy": "a://***@proxy"}),
+        ({"https_proxy": f"http://bob:{H}@b://{H}@proxy:1"}, {"https_proxy": "http://***@proxy:1"}),
+        ({"https_proxy": f"bob:{H}://{H}@proxy:1"}, {"https_proxy": "***@proxy:1"}),  # that is no scheme
         ({"https_proxy": "http://@proxy:3128"}, {"https_proxy": "http://@proxy:3128"}),
         ({"https_proxy": "http://proxy:3128"}, {"https_proxy": "http://proxy:3128"}),
         ({"mail": "someone@example.org"}, {"mail": "someone@example.org"}),  # an address is no proxy's user
@@ -319,6 +328,7 @@ def test_values_of_json(value: object, shown: object) -> None:
         ({"A_KEY": "1234567"}, ()),
         ({"HTTP_PROXY": "bob:passwd@x@proxy"}, ("bob:passwd@x", "passwd@x")),  # up to the last @, with no scheme
         ({"HTTP_PROXY": "http://proxy:3128"}, ()),
+        ({"HTTP_PROXY": "bob:passwd://x@proxy"}, ("bob:passwd://x", "passwd://x")),
         ({"HTTP_PROXY": "http://bob:pass:word@proxy"}, ("bob:pass:word", "pass:word")),
         ({"INDEX_URL": "https://token-of-mine@index/simple"}, ("token-of-mine",)),
         ({"INDEX_URL": "https://host/a@v1234567"}, ()),

@@ -1,6 +1,8 @@
-"""The front's limits, as each router takes them."""
+"""The limits of requests, as front and routers take them."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from dsv4_gate.sizes import most_body
@@ -17,16 +19,18 @@ def router(**environ: str) -> tuple[str, ...]:
     return next(program.argv for program in plan.programs if program.name == "router")
 
 
-def test_sglang_router_refuses_at_once_instead_of_queueing() -> None:
-    argv = router(DSV4_QUEUE_SIZE="9")
-    assert flag(argv, "--queue-size") == "0"
-    assert flag(argv, "--rate-limit-tokens-per-second") == "1"
+@pytest.mark.parametrize("name", ["sglang-router", "smg"])
+def test_no_router_limits_what_the_front_limits(name: str) -> None:
+    """Two limits in a row are no exact one, and sglang-router's loses what clients that leave had taken."""
+    argv = router(DSV4_ROUTER=name, DSV4_QUEUE_SIZE="9", DSV4_MAX_CONCURRENT_REQUESTS="5")
+    assert flag(argv, "--max-concurrent-requests") == "-1"
+    assert not {"--queue-size", "--rate-limit-tokens-per-second"} & set(argv)
 
 
-def test_smg_queues() -> None:
-    argv = router(DSV4_ROUTER="smg", DSV4_QUEUE_SIZE="9")
-    assert flag(argv, "--queue-size") == "9"
-    assert "--rate-limit-tokens-per-second" not in argv
+@pytest.mark.parametrize("name", ["sglang-router", "smg"])
+def test_the_router_listens_on_loopback_alone(name: str) -> None:
+    argv = router(DSV4_ROUTER=name, DSV4_HOST="0.0.0.0", DSV4_ROUTER_PORT="29100")
+    assert (flag(argv, "--host"), flag(argv, "--port")) == ("127.0.0.1", "29100")
 
 
 @pytest.mark.parametrize("name", ["sglang-router", "smg"])
@@ -44,7 +48,9 @@ def test_no_more_is_let_in_than_decode_holds(profile: str | None) -> None:
     settings = make(environ, no_gpu() if profile else eight_cards()).settings
     running = settings.max_running_requests
     slots = running + (2 * running if running <= 32 else 0)
-    assert flag(router(**environ), "--max-concurrent-requests") == str(settings.max_concurrent_requests)
+    plan = make(environ, no_gpu() if profile else eight_cards())
+    config = next(file.text for file in plan.files if file.path.name == "front.json")
+    assert json.loads(config)["max_concurrent"] == settings.max_concurrent_requests
     assert settings.max_concurrent_requests <= slots
 
 

@@ -27,13 +27,13 @@ def problems(monkeypatch: pytest.MonkeyPatch, **values: str) -> dict[str, str]:
 
 def test_defaults_need_no_environment() -> None:
     loaded = load_settings({})
-    assert (loaded.port, loaded.mode, loaded.start_timeout, loaded.prefill_gpus) == (8000, "pd", 3600.0, ())
+    assert (loaded.port, loaded.layout, loaded.start_timeout, loaded.prefill_gpus) == (8000, None, 3600.0, ())
 
 
 @pytest.mark.parametrize("blank", ["", " "])
 def test_blank_means_unset_for_typed_values(monkeypatch: pytest.MonkeyPatch, blank: str) -> None:
     loaded = load(monkeypatch, PORT="", MODE="", PREFILL_GPUS=blank, API_KEY="")
-    assert (loaded.port, loaded.mode, loaded.prefill_gpus, loaded.api_key) == (8000, "pd", (), None)
+    assert (loaded.port, loaded.layout, loaded.prefill_gpus, loaded.api_key) == (8000, None, (), None)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_blank_means_unset_for_typed_values(monkeypatch: pytest.MonkeyPatch, bla
     [
         ("PORT", '"8123"', "port", 8123),
         ("PORT", " 8123 ", "port", 8123),
-        ("MODE", "'Single'", "mode", "single"),
+        ("ROUTER", "'SMG'", "router", "smg"),
         ("PREFILL_GPUS", "0,1", "prefill_gpus", ("0", "1")),
         ("PREFILL_GPUS", "[0, 1]", "prefill_gpus", ("0", "1")),
         ("PREFILL_GPUS", "GPU-8932f937 , 0000:c1:00.0", "prefill_gpus", ("GPU-8932f937", "0000:c1:00.0")),
@@ -182,7 +182,7 @@ def test_owned_flags_are_refused_however_they_are_spelt(monkeypatch: pytest.Monk
 
 
 def test_other_flags_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "--enable-hierarchical-cache --hicache-size 64 --log-requests"
+    text = "--log-requests --log-requests-level 1 --stream-interval=4"
     assert load(monkeypatch, PREFILL_EXTRA_ARGS=text).prefill_extra_args == text
 
 

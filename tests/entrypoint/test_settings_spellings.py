@@ -1,7 +1,7 @@
 """However a setting is spelt: refused by name with what is accepted, or every consumer gets a form that it takes.
 
-Hypothesis writes odd spellings of every setting. What the real routers and the engine make of the forms is asked of
-them in test_consumers.py.
+Hypothesis writes odd spellings of every setting; each form is held against the consumer's grammar. What the real engine
+and the routers make of them is asked of them in test_consumers.py.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import pytest
 import yaml
 from dsv4_pd.client import where
 from dsv4_pd.errors import SettingsError
+from dsv4_pd.plan.members import member
 from dsv4_pd.plan.paths import Paths
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.programs import _common_flags, _env_defaults, _role_flags
 from dsv4_pd.plan.router_args import router_argv
 from dsv4_pd.run import health
+from dsv4_pd.settings import hub_token
 from dsv4_pd.settings.consumers import CONSUMERS, accepts
 from dsv4_pd.settings.load import load
 from dsv4_pd.settings.schema import SECRETS, Settings, env_name
@@ -66,19 +68,19 @@ spelling = st.builds(
     st.sampled_from(WRAPS),
     st.one_of(st.sampled_from(NUMBERS + TEXTS), st.text(max_size=12), st.integers().map(str), st.floats().map(str)),
 )
-PLACED = {"run_dir", "state_dir", "cache_dir", "engine_python", "router_python"}
+PLACED = {"tls_cert", "tls_key", "api_keys_file", "run_dir", "state_dir", "cache_dir", "engine_python", "router_python"}
 
 
 def consumed(field: str, found: Settings) -> None:
     """The value in each consumer's own grammar."""
-    argv = router_argv(found, "pd")
-    host = argv[argv.index("--host") + 1]
-    assert ipaddress.ip_address(host.strip("[]")) and (host.startswith("[") == (":" in host))
+    argv = router_argv(found, [member(found, "prefill", 0), member(found, "decode", 0)])
+    assert ipaddress.ip_address(found.host)  # the front's socket takes it as it stands
+    assert argv[argv.index("--max-concurrent-requests") + 1] == "-1"  # ours, and Python's to read
     for flag, word in pairwise(argv):
-        if flag.startswith("--") and not word.startswith("--") and re.search("port|secs|requests|size|tokens", flag):
+        if flag.startswith("--") and not word.startswith("-") and re.search("port|secs|requests|size|tokens", flag):
             assert re.fullmatch(r"0|[1-9][0-9]{0,18}", word), (flag, word)  # Rust takes no sign, blank or underscore
     assert int(argv[argv.index("--request-timeout-secs") + 1]) == found.request_timeout >= 1
-    flags = _common_flags(found) | _role_flags(found, "decode")
+    flags = _common_flags(found, None) | _role_flags(found, member(found, "decode", 0))
     assert yaml.safe_load(yaml.safe_dump(flags)) == flags
     env = _env_defaults(found, Placement("x", "pd", "cpu", (), ()), Paths(*[Path("/x")] * 4))
     assert int(env["SGLANG_DISAGGREGATION_WAITING_TIMEOUT"]) == found.link_timeout >= 1
@@ -89,6 +91,10 @@ def consumed(field: str, found: Settings) -> None:
         assert value.is_absolute() and "~" not in str(value)[:2]
     if isinstance(value, str) and field not in SECRETS:
         assert value.isprintable() and len(value.encode()) >= len(value)
+    if field == "request_log" and value not in ("off", "stdout"):
+        assert value.startswith("/")
+    if field == "cors_origins":
+        assert all(part == "*" or re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s]+", part) for part in value)
     if field == "model":
         assert not value.startswith(("~", ".", "-"))
     if field in ("prefill_gpus", "decode_gpus"):
@@ -124,6 +130,7 @@ def test_every_setting_has_a_consumer_and_a_rule() -> None:
     [
         ("HOST", "[::]", "host", "::"),
         ("HOST", '"0.0.0.0"', "host", "0.0.0.0"),
+        ("HOST", "::ffff:127.0.0.1", "host", "127.0.0.1"),
         ("HOST", "localhost", "host", "127.0.0.1"),
         ("OPS_HOST", "0:0:0:0:0:0:0:1", "ops_host", "::1"),
         ("MODEL", "~/m/", "model", "/home/a/m"),
@@ -135,7 +142,11 @@ def test_every_setting_has_a_consumer_and_a_rule() -> None:
         ("PREFILL_GPUS", '"0, 1"', "prefill_gpus", ("0", "1")),
         ("PREFILL_GPUS", "C1:00", "prefill_gpus", ("0000:c1:00.0",)),
         ("LINK_TIMEOUT", "0.5m", "link_timeout", 30.0),
-        ("STALL_TIMEOUT", "0.5", "stall_timeout", 0.5),
+        ("STALL_TIMEOUT", "1.5", "stall_timeout", 1.5),
+        ("REQUEST_LOG", "./requests", "request_log", str(Path("requests").absolute())),
+        ("REQUEST_LOG", "~/requests", "request_log", "/home/a/requests"),
+        ("CONTEXT_LENGTH", "64", "context_length", 64),
+        ("RUN_DIR", "/" + "r" * 90, "run_dir", Path("/" + "r" * 90)),
         ("PORT", '""', "port", 8000),
     ],
 )
@@ -147,6 +158,13 @@ def test_one_form_for_all(name: str, value: str, field: str, expected: object) -
     ("name", "value"),
     [
         *(("HOST", value) for value in ("*", "http://0.0.0.0", "0.0.0.0:80", "box.example", "fe80::1%eth0", "127.1")),
+        *(("HOST", value) for value in ("[127.0.0.1]", "[]", "[::")),
+        *(("HOST", value) for value in ("224.0.0.1", "239.1.2.3", "255.255.255.255", "ff02::1")),
+        *(("REQUEST_LOG", value) for value in ("on", "true", "false", "none", "stderr", "-", "requests", "/var/log/")),
+        *(("CONTEXT_LENGTH", value) for value in ("0", "1", "16", "63")),
+        *((f"{name}_TIMEOUT", value) for name in ("STALL", "DOWNLOAD_STALL") for value in ("0.001", "1e-12", "0.9s")),
+        ("RESTART_WINDOW", "0.001"), ("RUN_DIR", "/" + "r" * 91), ("RUN_DIR", "~/" + "r" * 85),
+        ("OPS_HOST", "ff05::2"),
         *(("PREFILL_GPUS", value) for value in ("all", "none", "void", "1+1", "MIG-1/2/3", "3-0", "0-99999", "gpu:4")),
         *(("LINK_TIMEOUT", value) for value in ("0.5", "1.5s", "0", "inf", "1e3", "8760h", "-1")),
         *(("PORT", value) for value in ("8_000", "8e3", "+8000", "８０００", "80.0")),
@@ -157,7 +175,7 @@ def test_one_form_for_all(name: str, value: str, field: str, expected: object) -
 )  # fmt: skip
 def test_what_no_consumer_takes_is_refused(name: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        load({f"DSV4_{name}": value})
+        load({f"DSV4_{name}": value, "HOME": "/home/a"})
     assert [problem.subject for problem in caught.value.problems] == [f"DSV4_{name}"]
 
 
@@ -176,6 +194,16 @@ def test_a_key_file_is_read_whatever_the_case_of_its_name(tmp_path: Path) -> Non
         found = load(environ)
         assert found.api_key is not None and found.api_key.get_secret_value() == "s3cret"
         assert where.api_key(environ) == "s3cret"
+
+
+@pytest.mark.parametrize("text", ['"hf_x"', "'hf_x'", " hf_x\n", '" hf_x "', "hf_x"])
+def test_the_hub_s_token_is_sent_without_what_an_env_file_leaves(text: str) -> None:
+    assert hub_token.token({"HF_TOKEN": text}) == "hf_x" and not hub_token.problems({"HF_TOKEN": text})
+
+
+@pytest.mark.parametrize("text", ['""', "''", "", " "])
+def test_a_blank_token_is_none(text: str) -> None:
+    assert hub_token.token({"HF_TOKEN": text}) is None and not hub_token.problems({"HF_TOKEN": text})
 
 
 def test_ports_clash_however_they_are_spelt() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import configparser
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,14 +14,19 @@ from typing import Any
 
 import dsv4_pd
 import pytest
+import yaml
+from conftest import ROOT
 from dsv4_pd.doctor import preflight
 from dsv4_pd.doctor.catalogue import examine
 from dsv4_pd.errors import HardwareError, SettingsError, TemporaryError
 from dsv4_pd.host.machine import Live, Replay
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.plan import model_files, profiles, show, surroundings
-from dsv4_pd.plan.paths import share_dir
+from dsv4_pd.plan import catalogue, model_files, shards, show, surroundings
+from dsv4_pd.plan.catalogue import Entry
+from dsv4_pd.plan.notices import NoticeKind
+from dsv4_pd.plan.paths import models_dir, share_dir
 from dsv4_pd.plan.programs import PER_RUN, ConfigFile
+from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey
 from dsv4_pd.run import files, serve
 from support.plans import eight_cards, make
@@ -27,6 +34,9 @@ from support.ports import free_ports
 
 PACKAGE = Path(dsv4_pd.__file__).parent
 HOSTS = Path(__file__).parents[1] / "hosts"
+CONFIG = share_dir() / "config"
+SERVED = [entry for entry in catalogue.read_all(models_dir()).values() if not entry.refused]
+ARRIVING = {NoticeKind.MODEL_ABSENT, NoticeKind.MODEL_UNPINNED, NoticeKind.MODEL_UNREAD}
 
 
 class Asked(Live):
@@ -68,24 +78,134 @@ def counted(monkeypatch: pytest.MonkeyPatch, count: Counter[str], module: Any, n
 
 def environment(root: Path) -> dict[str, str]:
     names = ("PORT", "OPS_PORT", "PREFILL_PORT", "DECODE_PORT", "BOOTSTRAP_PORT", "PREFILL_NCCL_PORT",
-             "DECODE_NCCL_PORT", "ROUTER_METRICS_PORT")  # fmt: skip
+             "DECODE_NCCL_PORT", "ROUTER_METRICS_PORT", "ROUTER_PORT", "FRONT_METRICS_PORT")  # fmt: skip
     ports = {f"DSV4_{name}": str(port) for name, port in zip(names, free_ports(len(names)), strict=True)}
     return {"DSV4_RUN_DIR": str(root / "r"), "DSV4_STATE_DIR": str(root / "s"), "HOME": str(root), **ports}
 
 
 def test_every_question_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    machine, count = Asked(), Counter[str]()
-    for module, name in ((profiles, "parse"), (model_files, "find"), (surroundings, "read_shape"),
-                         (surroundings, "installed_versions"), (surroundings, "bind_refusal")):  # fmt: skip
+    machine, count, opened = Asked(), Counter[str](), Counter[Path]()
+    for module, name in ((model_files, "find"), (surroundings, "read_config"), (surroundings, "installed_versions"),
+                         (surroundings, "bind_refusal")):  # fmt: skip
         counted(monkeypatch, count, module, name)
-    situation = survey(environment(tmp_path), machine)
+    real = Path.open
+
+    def remember(path: Path, *args: Any, **kwargs: Any) -> Any:
+        opened[path.resolve()] += 1
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", remember)  # under read_text and read_bytes too
+    situation = survey({**environment(tmp_path), "DSV4_PRESET": "agent"}, machine)
     examine(situation)
     show.as_dict(situation)
+    show.as_text(situation)
     assert {machine.count["nvml"], machine.count["numa"], count["find"], count["installed_versions"]} == {1}
-    assert count["parse"] == len(profiles.available(share_dir() / "config" / "profiles"))
-    assert count["bind_refusal"] == 8 and count["read_shape"] == 1  # one a port
+    data = [path for folder in ("profiles", "presets", "models", "models/configs")
+            for path in (CONFIG / folder).iterdir() if path.suffix in (".toml", ".json")]  # fmt: skip
+    assert len(data) > 10 and {path: opened[path.resolve()] for path in data} == dict.fromkeys(data, 1)
+    assert count["bind_refusal"] == 10 and count["read_config"] == 1  # one a port
     decode = next(program for program in situation.planned().programs if program.name == "decode")
     assert decode.argv[:3] == ("numactl", "--cpunodebind=1", "--preferred=1")  # what the dry run allowed
+
+
+def arrive(hub: Path, entry: Entry, commit: str, branch: str = "") -> Path:
+    """A model as a download leaves it. Hides the weights: only what a survey reads of them is there."""
+    base = hub / f"models--{entry.hub.replace('/', '--')}"
+    folder = base / "snapshots" / commit
+    folder.mkdir(parents=True)
+    index = {"metadata": {"total_size": entry.weights_bytes}, "weight_map": {"x": "a.safetensors"}}
+    for name, data in (("config.json", dict(entry.config)), (shards.INDEX, index), ("tokenizer.json", {"v": 1})):
+        (folder / name).write_text(json.dumps(data), encoding="utf-8")
+    if branch:
+        (base / "refs").mkdir()
+        (base / "refs" / branch).write_text(commit, encoding="ascii")
+    return folder
+
+
+def servers_open(situation: Situation) -> set[str]:
+    """What the servers' files name as their model."""
+    texts = [file.text for file in situation.planned().files if file.path.suffix == ".yaml"]
+    return {yaml.safe_load(text)["model-path"] for text in texts}
+
+
+@pytest.mark.parametrize("entry", SERVED, ids=[entry.name for entry in SERVED])
+@pytest.mark.parametrize("speculative", ["off", "block"])
+def test_what_is_planned_before_the_model_is_here_is_what_is_started(
+    tmp_path: Path, entry: Entry, speculative: str
+) -> None:
+    algorithm = entry.draft if speculative == "block" and entry.experts != "nvfp4" else "off"
+    environ = {**environment(tmp_path), "DSV4_MODEL": entry.name, "DSV4_SPECULATIVE": str(algorithm),
+               "HF_HOME": str(tmp_path / "hf")}  # fmt: skip
+    before = survey(environ, Asked())
+    assert [one.kind for one in before.notices if one.kind in ARRIVING] == [NoticeKind.MODEL_ABSENT]
+    folder = arrive(tmp_path / "hf" / "hub", entry, str(entry.revision))
+    after = survey(environ, Asked())
+    assert after.around.model.path == folder and servers_open(after) == {str(folder)}
+    first, second = before.planned(), after.planned()
+    assert first.programs == second.programs
+    assert {file.path: file.text for file in first.files} == {file.path: file.text for file in second.files}
+    assert first.about == second.about and not ARRIVING & {one.kind for one in after.notices}
+
+
+@pytest.mark.parametrize("revision", ["", "main", "v1", "9e165c3"])
+def test_a_model_without_a_commit_says_that_the_folder_is_the_start_s_to_know(tmp_path: Path, revision: str) -> None:
+    entry, commit = replace(SERVED[0], hub="someone/finetune"), "c0ffee" * 6 + "c0ff"
+    environ = {**environment(tmp_path), "DSV4_MODEL": entry.hub, "DSV4_MODEL_REVISION": revision,
+               "HF_HOME": str(tmp_path / "hf")}  # fmt: skip
+    before = survey(environ, Asked())
+    kinds = {one.kind: one for one in before.notices if one.kind in ARRIVING}
+    assert set(kinds) == {NoticeKind.MODEL_UNPINNED, NoticeKind.MODEL_UNREAD} and servers_open(before) == {PER_RUN}
+    assert repr(revision or "main") in kinds[NoticeKind.MODEL_UNPINNED].text
+    assert kinds[NoticeKind.MODEL_UNPINNED].text in show.as_text(before)
+    assert {"kind": "model_unpinned", "subject": "DSV4_MODEL_REVISION"}.items() <= next(
+        one for one in show.as_dict(before)["placement"]["notices"] if one["kind"] == "model_unpinned"
+    ).items()
+    folder = arrive(tmp_path / "hf" / "hub", entry, commit, revision or "main")
+    after = survey(environ, Asked())
+    assert servers_open(after) == {str(folder)} and not ARRIVING & {one.kind for one in after.notices}
+    pinned = survey({**environ, "DSV4_MODEL_REVISION": commit}, Asked())
+    assert servers_open(pinned) == {str(folder)}
+
+
+def test_a_model_that_came_between_survey_and_start_is_planned_again(tmp_path: Path) -> None:
+    """Else a branch's servers would be started with what stood in its place in the first plan."""
+    environ = {**environment(tmp_path), "DSV4_MODEL": "someone/finetune", "HF_HOME": str(tmp_path / "hf")}
+    situation = survey(environ, Asked())
+    arrive(tmp_path / "hf" / "hub", replace(SERVED[0], hub="someone/finetune"), "c0ffee" * 6 + "c0ff", "main")
+    assert serve._model_is_missing(situation, environ)
+
+
+READS = {"open", "read_text", "read_bytes", "read_all", "exists", "is_dir", "is_file", "is_symlink", "stat", "lstat",
+         "glob", "rglob", "iterdir", "readlink", "write_text", "write_bytes", "expanduser", "cwd", "home", "getenv",
+         "is_folder", "urlopen", "Popen", "check_output"}  # fmt: skip
+
+
+def reads(source: str) -> list[tuple[int, str]]:
+    """Calls that ask the disk or the machine, by the name that is called; pathlib's need no import of `os`."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    named = ((c.lineno, c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "")) for c in calls)
+    return [(line, name) for line, name in named if name in READS]
+
+
+def pure_modules() -> list[Path]:
+    contracts = configparser.ConfigParser()
+    contracts.read(ROOT / ".importlinter", encoding="utf-8")
+    named = [contracts[f"importlinter:contract:{name}"]["source_modules"].split() for name in ("pure", "front-pure")]
+    places = [PACKAGE.parent / module.replace(".", "/") for modules in named for module in modules]
+    return [
+        path for place in places for path in ([place.with_suffix(".py")] if not place.is_dir() else place.rglob("*.py"))
+    ]
+
+
+@pytest.mark.parametrize("path", pure_modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_pure_module_reads_nothing(path: Path) -> None:
+    """The import contract sees `os` and sockets; a Path reads without either."""
+    assert reads(path.read_text(encoding="utf-8")) == []
+
+
+def test_reading_is_seen_however_it_is_spelled() -> None:
+    source = "def f(p):\n a = p.read_text()\n with open(p) as g: pass\n return presets.read_all(p), p.is_dir()"
+    assert sorted(name for _, name in reads(source)) == ["is_dir", "open", "read_all", "read_text"]
 
 
 def test_the_process_environment_plays_no_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from dsv4_pd.client.api import Call, Reply
 from dsv4_pd.client.where import api_key
 from dsv4_pd.run.ops.exposition import Sample
 from dsv4_pd.verify import catalogue, prompts
-from dsv4_pd.verify.base import Check, Outcome, Result, Subject, failed, passed, skipped
+from dsv4_pd.verify.base import AcceptanceCheck, Local, Outcome, Result, Subject, failed, passed, skipped
 from dsv4_pd.verify.checks import (
+    compiles,
     equals_single,
     gpu_memory,
     kv_capacity,
@@ -23,11 +24,12 @@ from dsv4_pd.verify.checks import (
     metrics,
     numa,
     persistence,
+    programs,
     tool_call,
 )
 from dsv4_pd.verify.compare import broken, difference
 from dsv4_pd.verify.run import receipt, run, verdict
-from dsv4_pd.verify.sizing import words_for
+from dsv4_pd.verify.sizing import context_length, words_for
 
 PASS, FAIL, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.SKIP
 
@@ -44,6 +46,40 @@ def test_catalogue_names_are_files_and_unique() -> None:
 
 def test_compiles_are_counted_after_every_kind_of_request() -> None:
     assert catalogue.NAMES[-1] == "compiles"
+
+
+class Counting:
+    """An ops port as the check asks it."""
+
+    def __init__(self, files: int, late: int) -> None:
+        row = {"member": "decode", "system": "tilelang", "kernel": "mhc_post", "count": 2, "seconds": 31.0}
+        self._files = files
+        self._status = {
+            "compiles": {
+                "since_start": 2, "seconds": 31.0,
+                "from_cache": [{"member": "decode", "system": "triton", "count": 40}],
+                "kernels": [row | {"since_ready": late}],
+            }
+        }  # fmt: skip
+
+    def samples(self) -> list[Sample]:
+        return [Sample("dsv4_compiles", {"kind": "cubin"}, self._files)]
+
+    def status(self) -> dict[str, Any]:
+        return self._status
+
+
+@pytest.mark.parametrize(
+    ("files", "late", "wanted", "words"),
+    [
+        (0, 0, PASS, "2 since the start (31 s), 40 found compiled"),
+        (0, 1, FAIL, "tilelang mhc_post"),
+        (3, 0, FAIL, "3 cubin"),
+    ],
+)
+def test_what_was_compiled_after_readiness_is_named(files: int, late: int, wanted: Outcome, words: str) -> None:
+    result = compiles.check(Subject(None, Counting(files, late)))  # type: ignore[arg-type]
+    assert result.verdict is wanted and words in result.evidence, result
 
 
 @pytest.mark.parametrize(
@@ -177,6 +213,57 @@ def test_equality_names_the_first_question_that_differs() -> None:
     assert other.verdict is FAIL and "'r'" in other.evidence
 
 
+class Telling:
+    """An appliance of which only the status document and one answer are asked."""
+
+    def __init__(self, **document: Any) -> None:
+        self.document = {"state": "READY", "roles": {}, **document}
+
+    def status(self) -> dict[str, Any]:
+        return self.document
+
+    def chat(self, *_: object, **__: object) -> Reply:
+        return Reply(200, content="Rome.")
+
+
+def subject(state: Path, **document: Any) -> Subject:
+    told: Any = Telling(**document)
+    return Subject(told, told, local=Local(Path("/"), state, state))
+
+
+def test_the_longest_request_is_the_published_one_before_the_schedulers_figure(tmp_path: Path) -> None:
+    """The scheduler is given a page more than is let in, so that exactly the setting is usable."""
+    metrics = [Sample("sglang:context_len", {"member": name}, 4352.0) for name in ("prefill", "decode")]
+    for told, limit in ((4096, 4096), (None, 4352)):
+        ops: Any = Telling(context_length=told)
+        ops.samples = lambda: metrics
+        assert context_length(ops) == limit
+
+
+@pytest.mark.parametrize("mode", ["single", "replicas"])
+def test_whole_servers_have_no_link_and_are_the_reference_of_a_pair(tmp_path: Path, mode: str) -> None:
+    whole = subject(tmp_path, mode=mode)
+    assert equals_single.check(whole).verdict is SKIP and kv_link.check(whole).verdict is SKIP
+    pair = equals_single.check(subject(tmp_path, mode="pd"))
+    assert pair.verdict is PASS and "whole servers" in pair.evidence
+
+
+@pytest.mark.parametrize(
+    ("path", "verdict"),
+    [
+        ({"failures": 0, "proved_s_ago": 3.0}, PASS),
+        ({"failures": 1, "proved_s_ago": 3.0}, FAIL),
+        ({"failures": 0, "proved_s_ago": None}, FAIL),
+    ],
+)
+def test_each_of_several_routes_has_to_be_proved(tmp_path: Path, path: dict[str, Any], verdict: Outcome) -> None:
+    ready = {"ready": True, "restarts": 0}
+    routes = [{"members": ["single-1"], "failures": 0, "proved_s_ago": 1.0}, {"members": ["single-2"], **path}]
+    result = programs.check(subject(tmp_path, roles={"single-1": ready, "single-2": ready}, paths=routes))
+    assert result.verdict is verdict
+    assert verdict is PASS or "single-2" in result.evidence
+
+
 def test_needle_stands_at_its_depth() -> None:
     text = prompts.needle(100, 0.25, "4711", 1)
     words = text.split()
@@ -196,7 +283,7 @@ def giving(result: Result) -> Callable[[Any], Result]:
 
 
 def answers(*results: Result) -> tuple[Any, ...]:
-    checks = [Check(f"c{i}", "", giving(result)) for i, result in enumerate(results)]
+    checks = [AcceptanceCheck(f"c{i}", "", giving(result)) for i, result in enumerate(results)]
     return run(checks, None, lambda _: None)  # type: ignore[arg-type]
 
 
@@ -211,7 +298,7 @@ def test_a_check_that_raises_has_failed() -> None:
     def explode(_: Subject) -> Result:
         raise KeyError("roles")
 
-    answer = run([Check("x", "", explode)], None, lambda _: None)[0]  # type: ignore[arg-type]
+    answer = run([AcceptanceCheck("x", "", explode)], None, lambda _: None)[0]  # type: ignore[arg-type]
     assert answer.result.verdict is FAIL and "KeyError" in answer.result.evidence and answer.result.next_step
 
 

@@ -20,9 +20,9 @@ from dsv4_pd.host.capture import minimal_config
 from dsv4_pd.host.machine import Replay
 from dsv4_pd.host.parse import cpu_list, format_cpu_list
 from dsv4_pd.host.read import facts_of, probe_node
-from dsv4_pd.plan import profiles, show
+from dsv4_pd.plan import shipped, show
 from dsv4_pd.plan.model_files import Model
-from dsv4_pd.plan.paths import Paths, profiles_dir, share_dir
+from dsv4_pd.plan.paths import Paths, share_dir
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.plan.survey import consider
@@ -234,6 +234,11 @@ def four_one_socket() -> dict[str, Any]:
     return machine(cards, [Node("0-63", 251)])
 
 
+def two_one_socket() -> dict[str, Any]:
+    cards = [direct(bus, root, 0, model=MAX_Q) for bus, root in (("01", "00"), ("41", "40"))]
+    return machine(cards, [Node("0-31", 125)])
+
+
 def mixed_cards() -> dict[str, Any]:
     display = {
         "ecc": None,
@@ -357,6 +362,7 @@ BUILDERS: dict[str, Callable[[], dict[str, Any]]] = {
     "eight-nps4": eight_nps4,
     "eight-switches": eight_switches,
     "four-one-socket": four_one_socket,
+    "two-one-socket": two_one_socket,
     "mixed-cards": mixed_cards,
     "numa-unknown": numa_unknown,
     "memoryless-node": memoryless_node,
@@ -391,7 +397,7 @@ def situation_of(folder: Path, run: Path = RUN) -> Situation:
         numa=machine.numa(probe_node(facts)),
         model=Model(Path("/models/dsv4"), total_bytes=157 << 30),
     )
-    return consider(load(environ), facts, profiles.read_all(profiles_dir()), lambda _: around)
+    return consider(load(environ), facts, shipped.read(), lambda _: around)
 
 
 def plan_text(situation: Situation) -> str:

@@ -14,7 +14,6 @@ import yaml
 from dsv4_pd.doctor.catalogue import examine
 from dsv4_pd.doctor.preflight import refuse
 from dsv4_pd.host.capture import from_json, to_json
-from dsv4_pd.host.read import read_facts
 from dsv4_pd.plan import owned_flags, profiles, show
 from dsv4_pd.plan.environment import child_environment
 from dsv4_pd.plan.paths import profiles_dir
@@ -22,6 +21,7 @@ from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.programs import PER_RUN
 from dsv4_pd.run import files
 from supervisor.options import ServerOptions
+from support.machines import read_facts
 from support.rewording import reworded
 
 HERE = Path(__file__).parent

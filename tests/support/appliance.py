@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,12 +15,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from conftest import VENVS
+from dsv4_pd.run.guard import tree
 from dsv4_pd.run.supervision import sweep
+from dsv4_pd.settings.layout import parse
 
-from support.ports import free_ports
+from support import members
 
 PORTS = ("DSV4_PORT", "DSV4_OPS_PORT", "DSV4_PREFILL_PORT", "DSV4_DECODE_PORT", "DSV4_BOOTSTRAP_PORT",
-         "DSV4_PREFILL_NCCL_PORT", "DSV4_DECODE_NCCL_PORT", "DSV4_ROUTER_METRICS_PORT")  # fmt: skip
+         "DSV4_PREFILL_NCCL_PORT", "DSV4_DECODE_NCCL_PORT", "DSV4_ROUTER_METRICS_PORT", "DSV4_ROUTER_PORT",
+         "DSV4_FRONT_METRICS_PORT")  # fmt: skip
 START_S = float(os.environ.get("TEST_START_TIMEOUT_S", "420"))  # 30 s on two idle cores
 
 
@@ -30,7 +32,9 @@ class Appliance:
 
     def __init__(self, root: Path, environ: Mapping[str, str] | None = None) -> None:
         self.root = root
-        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self.layout = parse((environ or {}).get("DSV4_LAYOUT") or "pd")
+        self.ports = members.free_for(self.layout, PORTS)
+        self.members = members.by_name(self.layout, self.ports)
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(root),
@@ -39,10 +43,13 @@ class Appliance:
             "DSV4_ENGINE_PYTHON": str(VENVS / "engine" / "bin" / "python"),
             "DSV4_LOG_FORMAT": "text",
             **{name: str(port) for name, port in self.ports.items()},
+            # plugins of a working tree before those that are installed beside the engine
+            **{name: value for name, value in os.environ.items() if name == "PYTHONPATH"},
             **(environ or {}),
         }
         self.api = f"http://127.0.0.1:{self.ports['DSV4_PORT']}"
         self.ops = f"http://127.0.0.1:{self.ports['DSV4_OPS_PORT']}"
+        self.router = f"http://127.0.0.1:{self.ports['DSV4_ROUTER_PORT']}"
         self.log = root / "console.log"
 
     def __enter__(self) -> Self:
@@ -104,6 +111,13 @@ class Appliance:
         """The pid of a role's main process."""
         return int(self.health()["roles"][role]["pid"])
 
+    def scheduler(self, role: str) -> int:
+        """The pid of the process of a server that computes."""
+        for pid in tree.members(self.pid(role)):
+            if b"scheduler" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+        raise AssertionError(f"{role} has no scheduler")
+
     def call(self, path: str, body: Any = None, base: str | None = None, timeout: float = 60) -> tuple[int, Any]:
         """(status, parsed JSON or text) of one request; a dict is sent as a POST."""
         data = None if body is None else json.dumps(body).encode()
@@ -133,8 +147,7 @@ class Appliance:
 
     def metrics(self, role: str) -> dict[str, float]:
         """A server's own counters, summed over labels."""
-        port = self.ports["DSV4_DECODE_PORT" if role == "decode" else "DSV4_PREFILL_PORT"]
-        _, text = self.call("/metrics", base=f"http://127.0.0.1:{port}")
+        _, text = self.call("/metrics", base=f"http://127.0.0.1:{self.members[role].port}")
         found: dict[str, float] = {}
         for line in str(text).splitlines():
             if line and not line.startswith("#"):
@@ -149,12 +162,8 @@ class Appliance:
     def leftovers(self) -> list[str]:
         """Processes and listening ports of this appliance that are still there."""
         left = [f"process {pid}: {Path(f'/proc/{pid}/cmdline').read_bytes()!r}" for pid in self.pids()]
-        return left + [f"port {name}" for name, port in self.ports.items() if _listens(port)]
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        ports = set(self.ports.values()) | members.of_servers(self.members)
+        return left + [f"port {port}" for port in sorted(ports) if not members.free(port)]
 
 
 def _parsed(raw: bytes) -> Any:

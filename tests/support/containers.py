@@ -9,10 +9,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.docker_sdk import Container, DockerClient, Image
+from support.docker_sdk import Container, DockerClient, Image, docker
+from support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = float(os.environ.get("TEST_START_TIMEOUT_S", "420"))  # 40 s on two idle cores
@@ -25,20 +27,68 @@ class Runner:
     def __init__(self, engine: DockerClient, image: Image, started: list[Container]) -> None:
         self._engine = engine
         self._image = image
-        self._started = started
+        self.started = started
 
     def start(self, *command: str, **options: Any) -> Container:
         """A container in the background."""
         container = self._engine.containers.run(self._image.id, list(command), detach=True, **options)
-        self._started.append(container)
+        self.started.append(container)
         return container
 
-    def run(self, *command: str, **options: Any) -> tuple[int, str]:
+    def run(self, *command: str, timeout_s: float = 180.0, **options: Any) -> tuple[int, str]:
         """(exit code as `docker inspect` tells it, output) of a container that ends by itself."""
         container = self.start(*command, **options)
-        container.wait(timeout=180)
+        container.wait(timeout=timeout_s)
         container.reload()
         return int(container.attrs["State"]["ExitCode"]), container.logs().decode()
+
+
+@dataclass(slots=True)
+class Stack:
+    """The demo as compose runs it, and what was seen while it started."""
+
+    project: str
+    environ: dict[str, Any]
+    api: str
+    ops: str
+    files: tuple[str, ...] = ("compose.yaml",)
+    seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # (Docker's health, /status)
+
+    def compose(self, *words: str) -> str:
+        files = [word for name in self.files for word in ("-f", name)]
+        return sh("docker", "compose", *files, "-p", self.project, "--profile", "demo", *words, **self.environ)
+
+    def container(self) -> Container:
+        return docker.from_env().containers.get(f"{self.project}-demo-1")
+
+    def status(self) -> dict[str, Any]:
+        return get_json(f"{self.ops}/status")
+
+    def watch(self) -> None:
+        """Record Docker's word and the appliance's own, twice a second, until Docker says healthy."""
+        container = self.container()
+
+        def healthy() -> bool:
+            status = health_of(container)
+            assert container.status == "running", container.logs(tail=60).decode()
+            self.seen.append((status, self.status()))
+            return status == "healthy"
+
+        try:
+            wait_for("healthy", healthy)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.seen[-1]}\n{container.logs(tail=60).decode()}") from error
+
+
+def new_stack(project: str, image: str, key: Path, text: str, files: tuple[str, ...] = ("compose.yaml",)) -> Stack:
+    """A stack that is not started, with its key in a file that the container may read."""
+    key.write_text(text + "\n")
+    key.chmod(0o640)
+    os.chown(key, 0, 0)
+    port, ops = free_ports(2)
+    environ = {"DSV4_IMAGE": image, "DSV4_PORT": str(port), "DSV4_OPS_PORT": str(ops), "DSV4_API_KEY_FILE": str(key),
+               "DSV4_HOST": "127.0.0.1"}  # fmt: skip
+    return Stack(project, environ, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{ops}", files)
 
 
 def wait_for(what: str, condition: Callable[[], Any], timeout_s: float = START_S, every_s: float = 0.5) -> Any:

@@ -9,11 +9,12 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dsv4_pd.plan import profiles
 from dsv4_pd.run.guard import tree
 
 from support.ports import free_ports
@@ -22,22 +23,32 @@ ROOT = Path(__file__).resolve().parents[2]
 VENVS = Path(os.environ.get("TEST_VENVS", ROOT / ".venvs")).resolve()
 MODEL = ROOT / "demo/model"
 START_SECONDS = float(os.environ.get("TEST_START_TIMEOUT_S", "420"))  # 30 s on two idle cores
+PROFILE = profiles.read_all(ROOT / "config" / "profiles")["demo-cpu"]
+
+
+def spelled(flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Flags of a profile's table as a command line takes them."""
+    return tuple(word for flag, value in flags.items()
+                 for word in ((f"--{flag}",) if value is True else (f"--{flag}", str(value))))  # fmt: skip
+
+
+# The demo's own server, without what the plan adds for an appliance around it.
 COMMON = (
-    *("--model-path", str(MODEL), "--served-model-name", "dsv4-demo", "--device", "cpu", "--dtype", "float32"),
-    *("--host", "127.0.0.1", "--context-length", "4096", "--max-total-tokens", "16384", "--max-running-requests", "16"),
-    *("--disable-overlap-schedule", "--sleep-on-idle", "--enable-metrics", "--enable-cache-report"),
+    *("--model-path", str(MODEL), "--served-model-name", PROFILE.defaults["served_model_name"]),
+    *("--host", "127.0.0.1", "--context-length", str(PROFILE.defaults["context_length"])),
+    *("--max-running-requests", str(PROFILE.defaults["max_running_requests"]), *spelled(PROFILE.engine["common"])),
+    *("--enable-metrics", "--enable-cache-report"),
     *("--reasoning-parser", "deepseek-v4", "--tool-call-parser", "deepseekv4"),
     *("--disaggregation-transfer-backend", "nixl"),
 )
 ENVIRONMENT = {
-    "SGLANG_PLUGINS": "dsv4-cpu",
+    **PROFILE.engine_env,
+    "SGLANG_PLUGINS": "dsv4-cpu",  # a test names the others that it needs
     "SGLANG_HOST_IP": "127.0.0.1",
     "SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS": "0",
     "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": "10",
     "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "10",
     "CUDA_VISIBLE_DEVICES": "",
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
 }
 
 
@@ -59,7 +70,7 @@ class Pair:
 
     def __enter__(self) -> Pair:
         prefill = ("--disaggregation-mode", "prefill", "--disaggregation-bootstrap-port", str(self.bootstrap))
-        decode = ("--disaggregation-mode", "decode", "--disaggregation-decode-retraction-backup", "cpu_tensor")
+        decode = ("--disaggregation-mode", "decode", *spelled(PROFILE.engine["decode"]))
         self._start("prefill", "engine", "sglang.launch_server", *COMMON, "--port", str(self.prefill), *prefill)
         self._start("decode", "engine", "sglang.launch_server", *COMMON, "--port", str(self.decode), *decode)
         self._start("router", "router", "sglang_router.launch_router", *self._router_arguments())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dsv4_pd.host.facts import Gpu, HostFacts, NumaNode
 from dsv4_pd.host.numa import Permission, Policy
-from dsv4_pd.plan import paths, profiles, surroundings
+from dsv4_pd.plan import paths, shipped, surroundings
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.plan.survey import consider, read_settings
@@ -39,12 +39,12 @@ def make(
 ) -> Plan:
     """The plan for these variables on that machine."""
     values = {"DSV4_RUN_DIR": str(run), "DSV4_STATE_DIR": str(run / "state"), **environ}
-    known = profiles.read_all(paths.profiles_dir())
+    known = shipped.read()
 
     def around(settings: Settings) -> Surroundings:
-        return replace(surroundings.assume(settings, values, facts), numa=Permission(policy))
+        return replace(surroundings.assume(settings, values, facts, known.models), numa=Permission(policy))
 
-    return consider(read_settings(values, known), facts, known, around).planned()
+    return consider(read_settings(values, known.profiles), facts, known, around).planned()
 
 
 ROOT = paths.share_dir()

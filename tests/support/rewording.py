@@ -22,7 +22,7 @@ def reworded(found: Situation) -> Situation:
         plan=found.plan and _plan(found.plan),
         refusal=found.refusal and _refusal(found.refusal),
         around=replace(found.around, numa=permission, model=model),
-        busy_ports=tuple((port, WORDS) for port, _ in found.busy_ports),
+        door_files=tuple((setting, WORDS) for setting, _ in found.door_files),
     )
 
 

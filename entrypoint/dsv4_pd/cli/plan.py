@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from dsv4_pd.cli import captured
+from dsv4_pd.doctor import preflight
 from dsv4_pd.errors import ApplianceError, Problem, SettingsError
 from dsv4_pd.host.machine import Live
 from dsv4_pd.plan import show
@@ -36,13 +37,14 @@ def command(as_json: bool, replay: Path | None, facts: Path | None, resolving: b
         situation = survey_facts(os.environ, captured.facts_of(facts))
     else:
         situation = survey(os.environ, captured.machine_of(replay) if replay else Live())
-    answers = resolve(situation.planned()) if resolving else ()
+    planned = preflight.planned(situation)
+    answers = resolve(planned) if resolving else ()
     if as_json:
         found = {answer.name: {"values": dict(answer.values), "error": answer.error} for answer in answers}
         click.echo(json.dumps(show.as_dict(situation) | ({"resolved": found} if resolving else {}), indent=2))
     else:
         click.echo(show.as_text(situation))
-        lines = [answer.line(flags_of(situation.planned(), answer.name)) for answer in answers]
+        lines = [answer.line(flags_of(planned, answer.name)) for answer in answers]
         click.echo("\n".join(["", "resolved by the programs themselves", *("  " + line for line in lines)]) * resolving)
     _refuse(answers)
 

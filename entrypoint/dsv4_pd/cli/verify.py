@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from dsv4_pd.cli.gathered import into
 from dsv4_pd.cli.status import default_url
 from dsv4_pd.client import where
 from dsv4_pd.client.api import Api
@@ -23,6 +25,31 @@ from dsv4_pd.errors import ApplianceError
 from dsv4_pd.verify import catalogue, launches
 from dsv4_pd.verify.base import Local, Options, Outcome, Subject
 from dsv4_pd.verify.run import CheckRun, receipt, run, verdict
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """The command's options."""
+
+    url: str
+    api_url: str | None
+    api_key_file: Path | None
+    as_json: bool
+    receipt_file: Path | None
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    strict: bool
+    count: int
+    restart_command: str | None
+    own: bool
+    container: str | None
+    bursts: int
+    burst_size: int
+    allow_restarts: int
+    single_url: str | None
+    start_single: bool | None
+    listing: bool
+
 
 _MARKS = {Outcome.PASS: ("pass", "green"), Outcome.FAIL: ("FAIL", "bold red"), Outcome.SKIP: ("skip", "yellow")}
 _names = click.Choice(catalogue.NAMES)
@@ -60,78 +87,77 @@ _names = click.Choice(catalogue.NAMES)
     "--start-single/--no-start-single", default=None, help="Start one for the comparison (default on the demo)."
 )
 @click.option("--list", "listing", is_flag=True, help="List the checks and stop.")
-def command(**given: Any) -> int:
+@into(VerifyOptions, "asked")
+def command(asked: VerifyOptions) -> int:
     """Check a running appliance from the outside in; exit 0 when nothing failed, 1 otherwise."""
-    if given["listing"]:
+    if asked.listing:
         for check in catalogue.CHECKS:
             click.echo(f"{check.name:<20} {check.title}")
         return 0
     begun = time.time()
-    rounds, status, url = _own_launches(given) if given["own"] else _launches(given)
+    rounds, status, url = _own_launches(asked) if asked.own else _launches(asked)
     paper = receipt(rounds, status, url, begun)
-    if given["receipt_file"]:
-        given["receipt_file"].write_text(json.dumps(paper, indent=1) + "\n", encoding="utf-8")
-    _close(paper, given, rounds)
-    skips = given["strict"] and any(a.result.verdict is Outcome.SKIP for answers in rounds for a in answers)
+    if asked.receipt_file:
+        asked.receipt_file.write_text(json.dumps(paper, indent=1) + "\n", encoding="utf-8")
+    _close(paper, asked, rounds)
+    skips = asked.strict and any(a.result.verdict is Outcome.SKIP for answers in rounds for a in answers)
     return int(verdict(rounds) is not Outcome.PASS or skips)
 
 
-def _launches(given: Mapping[str, Any]) -> tuple[list[tuple[CheckRun, ...]], dict[str, Any], str]:
+def _launches(asked: VerifyOptions) -> tuple[list[tuple[CheckRun, ...]], dict[str, Any], str]:
     """Verify the running appliance, restarted between the rounds."""
-    ops = Ops(given["url"])
-    if given["count"] > 1 and not given["restart_command"]:
+    ops = Ops(asked.url)
+    if asked.count > 1 and not asked.restart_command:
         raise click.UsageError("--launches needs --restart COMMAND (such as 'docker restart dsv4-pd') or --own")
     rounds = []
-    for number in range(given["count"]):
-        if number:
-            launches.restart(ops, given["restart_command"])
-        rounds.append(_round(ops, given, number))
+    for number in range(asked.count):
+        if number and asked.restart_command:
+            launches.restart(ops, asked.restart_command)
+        rounds.append(_round(ops, asked, number))
     return rounds, ops.status(), ops.url
 
 
-def _own_launches(given: Mapping[str, Any]) -> tuple[list[tuple[CheckRun, ...]], dict[str, Any], str]:
+def _own_launches(asked: VerifyOptions) -> tuple[list[tuple[CheckRun, ...]], dict[str, Any], str]:
     """Start, verify, stop, as often as asked."""
     rounds: list[tuple[CheckRun, ...]] = []
     status: dict[str, Any] = {}
-    for number in range(given["count"]):
+    for number in range(asked.count):
         with started({}) as running:
             ops = Ops(running.ops_url)
-            rounds.append(_round(ops, {**given, "api_url": running.api_url}, number))
+            rounds.append(_round(ops, replace(asked, api_url=running.api_url), number))
             status = ops.status()
     return rounds, status, "an appliance started for this"
 
 
-def _round(ops: Ops, given: Mapping[str, Any], number: int) -> tuple[CheckRun, ...]:
+def _round(ops: Ops, asked: VerifyOptions, number: int) -> tuple[CheckRun, ...]:
     """One launch's checks, reported as they finish."""
-    terminal = Console(highlight=False, stderr=given["as_json"])
-    if given["count"] > 1:
-        terminal.print(f"launch {number + 1} of {given['count']}")
-    checks = catalogue.chosen(given["only"], given["skip"])
-    subject = _subject(ops, given, number)
+    terminal = Console(highlight=False, stderr=asked.as_json)
+    if asked.count > 1:
+        terminal.print(f"launch {number + 1} of {asked.count}")
+    checks = catalogue.chosen(asked.only, asked.skip)
+    subject = _subject(ops, asked, number)
     with terminal.status("…") if terminal.is_terminal else contextlib.nullcontext():
         return run(checks, subject, lambda answer: _tell(terminal, answer))
 
 
-def _subject(ops: Ops, given: Mapping[str, Any], seed: int) -> Subject:
+def _subject(ops: Ops, asked: VerifyOptions, seed: int) -> Subject:
     status = ops.status()
     about = status.get("about") or {}
     on_cpu = not (about.get("machine") or {}).get("gpus")
-    single = (
-        given["start_single"] if given["start_single"] is not None else status.get("profile") == "demo-cpu" and on_cpu
-    )
+    single = asked.start_single if asked.start_single is not None else status.get("profile") == "demo-cpu" and on_cpu
     options = Options(
-        bursts=given["bursts"],
-        burst_size=given["burst_size"],
-        allowed_restarts=given["allow_restarts"],
-        container=given["container"],
-        single_url=given["single_url"],
+        bursts=asked.bursts,
+        burst_size=asked.burst_size,
+        allowed_restarts=asked.allow_restarts,
+        container=asked.container,
+        single_url=asked.single_url,
         start_single=single,
         seed=seed,
     )
     api = Api(
-        given["api_url"] or where.api_url(ops.url, os.environ),
+        asked.api_url or where.api_url(ops.url, os.environ),
         str(status.get("model")),
-        where.api_key(os.environ, given["api_key_file"]),
+        where.api_key(os.environ, asked.api_key_file),
     )
     return Subject(api, ops, options, _local(status, about))
 
@@ -157,8 +183,8 @@ def _tell(terminal: Console, answer: CheckRun) -> None:
         terminal.print(Text(f"      → {answer.result.next_step}", style=style), soft_wrap=True)
 
 
-def _close(paper: dict[str, Any], given: Mapping[str, Any], rounds: list[tuple[CheckRun, ...]]) -> None:
-    if given["as_json"]:
+def _close(paper: dict[str, Any], asked: VerifyOptions, rounds: list[tuple[CheckRun, ...]]) -> None:
+    if asked.as_json:
         click.echo(json.dumps(paper, indent=1))
         return
     every = [answer for answers in rounds for answer in answers]

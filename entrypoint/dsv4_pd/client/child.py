@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -9,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,11 +19,15 @@ from typing import Any
 
 from dsv4_pd.client import http
 from dsv4_pd.errors import ApplianceError
+from dsv4_pd.host.loopback import LOOPBACK
+from dsv4_pd.plan.members import PORT_STEP
+from dsv4_pd.settings.deprecated import old_names
+from dsv4_pd.settings.layout import MOST
 from dsv4_pd.settings.schema import Settings, env_name
 
 _START_S = 3600.0
 _STOP_S = 90.0
-_HERE = "127.0.0.1"  # whatever the operator has for the appliance that runs
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +57,41 @@ def started(settings: Mapping[str, str], variables: Mapping[str, str] | None = N
     """
     with tempfile.TemporaryDirectory(prefix="dsv4-pd-") as name:
         folder = Path(name)
-        own = {"run_dir": str(folder / "run"), "state_dir": str(folder / "state"), "host": _HERE, "ops_host": _HERE}
+        # On loopback, whatever the operator has for the appliance that runs.
+        own = {
+            "run_dir": str(folder / "run"),
+            "state_dir": str(folder / "state"),
+            "host": LOOPBACK,
+            "ops_host": LOOPBACK,
+        }
         values = {**own, **_ports(), **settings}
-        environ = {**os.environ, **(variables or {}), **{env_name(field): value for field, value in values.items()}}
+        environ = {**os.environ, **(variables or {}), **_named(values)}
         with _ended_by_term(), (folder / "serve.log").open("wb") as log:
-            child = subprocess.Popen([sys.executable, "-m", "dsv4_pd", "serve"], env=environ, stdout=log, stderr=log)
+            command = [sys.executable, "-m", "dsv4_pd", "serve"]
+            # Our own death, however it comes, asks it to stop: nobody else knows that it runs.
+            child = subprocess.Popen(command, env=environ, stdout=log, stderr=log, preexec_fn=tied())  # noqa: PLW1509
             try:
-                ready_s = _wait(child, f"http://{_HERE}:{values['ops_port']}", folder / "serve.log")
-                base = f"http://{_HERE}:"
+                ready_s = _wait(child, f"http://{LOOPBACK}:{values['ops_port']}", folder / "serve.log")
+                base = f"http://{LOOPBACK}:"
                 yield Running(base + values["port"], base + values["ops_port"], ready_s)
             finally:
                 _stop(child)
+
+
+def _named(values: Mapping[str, str]) -> dict[str, str]:
+    """Fields as variables; the old names of each are blank, because the caller's environment may hold them."""
+    names = {env_name(field): value for field, value in values.items()}
+    return {**{old: "" for name in names for old in old_names(name)}, **names}
+
+
+def tied() -> Callable[[], None]:
+    """To run in a child before it becomes its program: it is sent TERM when the thread that started it ends."""
+    libc = ctypes.CDLL(None)  # loaded before the fork: a child of a process with threads should do little
+
+    def tie() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+    return tie
 
 
 @contextmanager
@@ -80,14 +109,30 @@ def _ended_by_term() -> Iterator[None]:
 
 
 def _ports() -> dict[str, str]:
-    fields = [name for name in Settings.model_fields if name.endswith("port")]
-    sockets = [socket.socket() for _ in fields]
-    for item in sockets:
-        item.bind(("127.0.0.1", 0))
-    ports = {field: str(item.getsockname()[1]) for field, item in zip(fields, sockets, strict=True)}
-    for item in sockets:
-        item.close()
-    return ports
+    """A free port for each setting that names one, and so that those of further members are free as well."""
+    found: dict[str, str] = {}
+    with ExitStack() as held:
+        for field in (name for name in Settings.model_fields if name.endswith("port")):
+            port = 0
+            while not port:
+                port = _hold_row(held)
+            found[field] = str(port)
+    return found
+
+
+def _hold_row(held: ExitStack) -> int:
+    """Bind a port that is free with all that are derived from it; 0 when one of them is taken."""
+    with ExitStack() as row:
+        first = row.enter_context(socket.socket())
+        first.bind((LOOPBACK, 0))
+        port = int(first.getsockname()[1])
+        for number in range(port + PORT_STEP, port + PORT_STEP * MOST, PORT_STEP):
+            try:
+                row.enter_context(socket.socket()).bind((LOOPBACK, number))
+            except (OSError, OverflowError):
+                return 0
+        held.push(row.pop_all())
+    return port
 
 
 def _wait(child: subprocess.Popen[bytes], ops_url: str, log: Path) -> float:

@@ -53,14 +53,14 @@ class Ops:
 
 
 def by_role(seen: list[Sample], name: str) -> dict[str, float]:
-    """One metric's value for each role, summed over its other labels.
+    """One metric's value for each program by its name, summed over its other labels.
 
-    >>> by_role([Sample("x", {"role": "decode"}, 2.0)], "x")
-    {'decode': 2.0}
+    >>> by_role([Sample("x", {"role": "decode", "member": "decode-2"}, 2.0), Sample("x", {"role": "router"}, 1.0)], "x")
+    {'decode-2': 2.0, 'router': 1.0}
     """
     found: dict[str, float] = {}
     for sample in seen:
         if sample.name == name:
-            role = sample.labels.get("role", "")
+            role = sample.labels.get("member") or sample.labels.get("role", "")
             found[role] = found.get(role, 0.0) + sample.value
     return found

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dsv4_pd.errors import Problem, SettingsError
-from dsv4_pd.host.address import bracketed, url_of
+from dsv4_pd.host.address import url_of
 from dsv4_pd.settings.fields import ADDRESS, PORT
 from dsv4_pd.settings.load import secret_of
 from dsv4_pd.settings.rule import Rule
@@ -33,13 +33,13 @@ def api_url(ops: str, environ: Mapping[str, str]) -> str:
 
     >>> api_url("http://gpu-box:8001", {}), api_url("http://[fd00::7]:8001", {"DSV4_PORT": "80"})
     ('http://gpu-box:8000', 'http://[fd00::7]:80')
-    >>> api_url("http://127.0.0.1:8001", {"DSV4_HOST": "10.0.0.5"})
-    'http://10.0.0.5:8000'
+    >>> api_url("http://127.0.0.1:8001", {"DSV4_HOST": "10.0.0.5", "DSV4_TLS_CERT": "a.pem"})
+    'https://10.0.0.5:8000'
     """
-    port = _value(environ, "port", PORT)
-    if ops.rstrip("/") == ops_url(environ):
-        return url_of(_value(environ, "host", ADDRESS), port)
-    return f"http://{bracketed(urlsplit(ops).hostname or '')}:{port}"
+    port, tls = _value(environ, "port", PORT), bool(bare(given(environ).get(env_name("tls_cert"), "")))
+    here = ops.rstrip("/") == ops_url(environ)
+    host = _value(environ, "host", ADDRESS) if here else urlsplit(ops).hostname or ""
+    return url_of(host, port, tls=tls)
 
 
 def api_key(environ: Mapping[str, str], file: Path | None = None) -> str | None:

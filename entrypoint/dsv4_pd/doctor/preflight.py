@@ -12,8 +12,25 @@ from dsv4_pd.plan.environment import child_environment
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.situation import Situation
 
+_FAIL = CheckVerdict.FAIL
 # A wrong setting is named first: fixing it may change what the hardware has to do.
 _ORDER: tuple[type[ApplianceError], ...] = (SettingsError, HardwareError, TemporaryError)
+
+
+def planned(situation: Situation) -> Plan:
+    """The plan.
+
+    Raises:
+        ApplianceError: why there is none. Cards that don't answer are named too: what is missing may be one of them.
+    """
+    refusal = situation.refusal
+    if situation.plan is not None or refusal is None or not situation.on_gpus or not situation.facts.lost_gpus:
+        return situation.planned()
+    visible = next(check for check in CHECKS if check.name == "gpu-visible")
+    lost = [_problem(check, found) for check, found in examine(situation, (visible,)) if found.verdict is _FAIL]
+    if isinstance(refusal, HardwareError):
+        raise HardwareError([*lost, *refusal.problems])
+    raise type(refusal)([*refusal.problems, *lost])  # a wrong setting is named first
 
 
 def refuse(situation: Situation) -> Plan:
@@ -22,7 +39,7 @@ def refuse(situation: Situation) -> Plan:
     Raises:
         SettingsError, HardwareError, TemporaryError: naming everything that would make the start fail.
     """
-    plan = situation.planned()
+    plan = planned(situation)
     # `serve` holds the run folder's lock: what uses ports or cards is no appliance of this folder.
     alone = replace(situation, around=replace(situation.around, running=False))
     raise_failures(examine(alone, tuple(check for check in CHECKS if check.fatal)))
@@ -44,7 +61,7 @@ def prove_link(plan: Plan) -> str:
 
 def raise_failures(findings: Findings) -> None:
     """Raise the failures as one error, if there are any."""
-    failed = [(check, finding) for check, finding in findings if finding.verdict is CheckVerdict.FAIL]
+    failed = [(check, finding) for check, finding in findings if finding.verdict is _FAIL]
     for kind in _ORDER:
         problems = [_problem(check, finding) for check, finding in failed if check.error is kind]
         if problems:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+from dsv4_pd.host.loopback import LOOPBACK
+
+_ANY = {"0.0.0.0": LOOPBACK, "::": "::1", "": LOOPBACK}
 
 
 def bracketed(host: str) -> str:
@@ -23,10 +25,10 @@ def reachable(host: str) -> str:
     return _ANY.get(host, host)
 
 
-def url_of(host: str, port: int) -> str:
+def url_of(host: str, port: int, *, tls: bool = False) -> str:
     """The URL at which this machine reaches a server that listens there.
 
-    >>> url_of("::", 8000), url_of("10.0.0.5", 8000)
-    ('http://[::1]:8000', 'http://10.0.0.5:8000')
+    >>> url_of("::", 8000), url_of("10.0.0.5", 8443, tls=True)
+    ('http://[::1]:8000', 'https://10.0.0.5:8443')
     """
-    return f"http://{bracketed(reachable(host))}:{port}"
+    return f"{'https' if tls else 'http'}://{bracketed(reachable(host))}:{port}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,28 @@ from pydantic import TypeAdapter, ValidationError
 
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import CAPTURE_FILE, Machine, Recorder, Replay
+from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.parse import acs_request_redirect, unit_command
 from dsv4_pd.host.read import facts_of, probe_node
 from dsv4_pd.host.system import UNIT_FOLDER
 
 _FACTS = TypeAdapter(HostFacts)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What stands in `machine.json`: the answers to each question that a Machine was asked."""
+
+    nvml: dict[str, Any]
+    files: dict[str, str] = field(default_factory=dict)
+    bytes: dict[str, str] = field(default_factory=dict)  # hexadecimal
+    folders: dict[str, list[str]] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    numa: Permission | None = None
+    clock: float = 0.0
+
+
+_CAPTURED = TypeAdapter(Captured)
 
 
 def to_json(facts: HostFacts) -> str:
@@ -33,9 +51,13 @@ def from_json(text: str) -> HostFacts:
     try:
         return _FACTS.validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"no facts file ({f'{where}: ' if where else ''}{first['msg']})") from error
+        raise ValueError(f"no facts file ({_first(error)})") from error
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 def open_capture(folder: Path) -> Machine:
@@ -47,9 +69,12 @@ def open_capture(folder: Path) -> Machine:
     if not (folder / CAPTURE_FILE).is_file():
         raise ValueError(f"no {CAPTURE_FILE} in {str(folder)!r}")
     try:
-        machine = Replay(folder)
+        # Before anything is looked up in it: a capture may have been edited, or be no capture at all.
+        machine = Replay(asdict(_CAPTURED.validate_json((folder / CAPTURE_FILE).read_bytes(), strict=True)))
         facts = facts_of(machine)
         _require_some(facts)
+    except ValidationError as error:
+        raise ValueError(f"a damaged {CAPTURE_FILE} ({_first(error)})") from error
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"a damaged {CAPTURE_FILE} ({type(error).__name__}: {words})") from error
@@ -93,7 +118,9 @@ _KEPT_LINES = {
     "/proc/self/cgroup": r"^0::",
 }
 _KEPT_PACKAGES = re.compile(r"^Package: (?:docker-ce|docker\.io|nvidia-container-toolkit)\n(?:.+\n?)*", re.MULTILINE)
-_KEPT_NAMES = re.compile(r"nvidia|libcuda|libnvidia-ml|^\d+$|^dmar|^ivhd")
+_KEPT_NAMES = re.compile(
+    r"nvidia|libcuda|libnvidia-ml|^\d+$|^dmar|^ivhd|^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
+)
 _SECRET_WORDS = re.compile(r"(?i)((?:key|token|secret|password|passwd)[a-z_-]*['\"]?\s*[=: ]\s*)(\S+)")
 _LONG_ID = re.compile(r"[0-9a-f]{32,}")
 

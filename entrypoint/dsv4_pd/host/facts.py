@@ -65,6 +65,23 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class LostGpu:
+    """A card that can't be asked: the driver's index, NVML's words and code for it."""
+
+    index: int
+    words: str
+    code: int | None = None  # nvmlReturn_t; None where it did not answer at all
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedGpu:
+    """An NVIDIA card on the PCI bus that the driver does not list to us."""
+
+    address: str
+    driver: str | None  # the kernel driver that has it: "nvidia", "vfio-pci", ...; None: none
+
+
+@dataclass(frozen=True, slots=True)
 class NumaNode:
     """One NUMA node: its CPUs (before the cpuset) and its memory in bytes (0 for a node without any)."""
 
@@ -132,7 +149,8 @@ class HostFacts:
     gpu_error: str | None = None  # why no GPU could be read, in NVML's words
     gpu_error_code: int | None = None  # nvmlReturn_t of it
     devices_revoked: bool = False  # NVML's "unknown error": the container lost its devices
-    lost_gpus: tuple[tuple[int, str], ...] = ()  # cards that can't be asked: the driver's index, NVML's words
+    lost_gpus: tuple[LostGpu, ...] = ()
+    unlisted_gpus: tuple[UnlistedGpu, ...] = ()
     allowed_nodes: Numbers | None = None  # memory nodes of the cpuset
     cuda_version: tuple[int, int] | None = None  # newest CUDA that the driver serves
     peer_access: tuple[tuple[str, ...], ...] = ()  # row and column in gpus' order: "ok", "-" or the driver's reason

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 
+LOOPBACK = "127.0.0.1"
+
 
 def is_loopback(host: str) -> bool:
     """Whether an address, or a URL's host, is this machine alone. A name counts only if it is `localhost`.

@@ -11,9 +11,9 @@ import dataclasses
 import json
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
-from dsv4_pd.host import numa, nvml_reader
+from dsv4_pd.host import numa, nvml_reader, typed
 
 CAPTURE_FILE = "machine.json"
 _MAX_BYTES = 1 << 20
@@ -108,35 +108,43 @@ class Replay:
     def __init__(self, source: Path | dict[str, Any]) -> None:
         """A folder that holds a capture, or a capture's values."""
         record = source if isinstance(source, dict) else _load(source / CAPTURE_FILE)
-        self._files: dict[str, str] = record.get("files", {})
-        self._bytes: dict[str, str] = record.get("bytes", {})
-        self._folders: dict[str, list[str]] = record.get("folders", {})
-        self._links: dict[str, str] = record.get("links", {})
-        self._nvml: dict[str, Any] = record["nvml"]
-        self._numa: dict[str, Any] | None = record.get("numa")
-        self._clock: float = record.get("clock", 0.0)
+        self._record: dict[str, Any] = record
+
+    def _at(self, kind: str, path: str) -> Any:
+        """What a capture holds; a part of a strange kind holds nothing."""
+        part = self._record.get(kind)
+        return part.get(path) if isinstance(part, dict) else None
 
     def text(self, path: str) -> str | None:
-        return self._files.get(path)
+        return typed.text(self._at("files", path))
 
     def data(self, path: str) -> bytes | None:
-        found = self._bytes.get(path)
-        return None if found is None else bytes.fromhex(found)
+        try:
+            return bytes.fromhex(typed.text(self._at("bytes", path)) or "") or None
+        except ValueError:
+            return None
 
     def names(self, path: str) -> tuple[str, ...]:
-        return tuple(self._folders.get(path, ()))
+        found = self._at("folders", path)
+        return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
 
     def link(self, path: str) -> str | None:
-        return self._links.get(path)
+        return typed.text(self._at("links", path))
 
     def nvml(self) -> dict[str, Any]:
-        return self._nvml
+        found: dict[str, Any] = self._record["nvml"]
+        return found
 
     def numa(self, node: int) -> numa.Permission:
-        return numa.Permission(**self._numa) if self._numa else _UNRESTRICTED
+        given = self._record.get("numa")
+        if not isinstance(given, dict) or given.get("policy") not in get_args(numa.Policy):
+            return _UNRESTRICTED
+        installed = typed.flag(given.get("installed")) is not False
+        return numa.Permission(given["policy"], typed.text(given.get("reason")), installed)
 
     def clock(self) -> float:
-        return self._clock
+        found = self._record.get("clock", 0.0)
+        return float(found) if isinstance(found, int | float) else 0.0
 
 
 def _load(file: Path) -> dict[str, Any]:
@@ -193,8 +201,3 @@ class Recorder:
         found = self._inner.clock()
         self.record["clock"] = found
         return found
-
-
-def machine_at(root: Path) -> Machine:
-    """The machine below a root: a capture when the folder holds one, else the live files."""
-    return Replay(root) if (root / CAPTURE_FILE).is_file() else Live(root)

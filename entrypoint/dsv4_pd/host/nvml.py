@@ -18,6 +18,8 @@ from typing import Any
 
 import pynvml as nv
 
+from dsv4_pd.host import nvml_health
+
 # nvmlGpuP2PCapsIndex_t; pynvml's own name for the first is a tuple by a stray comma (13.615).
 _READ_AND_WRITE = (0, 1)
 _P2P_WORDS = {
@@ -147,34 +149,40 @@ def query(skip: frozenset[int] = frozenset()) -> dict[str, Any]:
     }
 
 
-def reading(uuids: list[str]) -> dict[str, Any]:
-    """UUID -> {used, total, pids} in bytes, or {error}: what the guard looks at while the appliance runs."""
-    return {uuid: _card(uuid) for uuid in uuids}
+def reading(uuids: list[str], events: nvml_health.Events | None = None) -> dict[str, Any]:
+    """UUID -> {used, total, pids} in bytes and how the card is, or {error}: what the guard looks at."""
+    return {uuid: _card(uuid, events) for uuid in uuids}
 
 
-def _card(uuid: str) -> dict[str, Any]:
+def _card(uuid: str, events: nvml_health.Events | None) -> dict[str, Any]:
     _tell({"asking": uuid})
     try:
         handle = nv.nvmlDeviceGetHandleByUUID(uuid)
         memory = _memory(handle)
         running = _ask(lambda: nv.nvmlDeviceGetComputeRunningProcesses(handle)) or []
+        if events:
+            events.watch(uuid, handle)
+        health = nvml_health.figures(handle, _ask)
     except Exception as error:
-        return {"error": _words(error)}
-    return {"used": memory.used, "total": memory.total, "pids": sorted(item.pid for item in running)}
+        return {"error": _words(error), "error_code": getattr(error, "value", None)}
+    pids = sorted(item.pid for item in running)
+    return {"used": memory.used, "total": memory.total, "pids": pids, "health": health}
 
 
 def watch(uuids: list[str]) -> None:
     """Answer until standard input ends. A library that can't be loaded says so for every card, and is tried again."""
-    loaded = False
+    loaded, events = False, nvml_health.Events()
     for _ in sys.stdin:
         _tell({"asking": "NVML"})
         try:
             if not loaded:
                 nv.nvmlInit()
                 loaded = True
-            _tell({"cards": reading(uuids)})
+            _tell({"cards": reading(uuids, events), "events": events.drain()})
         except nv.NVMLError as error:
-            _tell({"cards": {uuid: {"error": str(error)} for uuid in uuids}})
+            _tell(
+                {"cards": {uuid: {"error": str(error), "error_code": getattr(error, "value", None)} for uuid in uuids}}
+            )
 
 
 def _tell(message: dict[str, Any]) -> None:

@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_IN, _OUT = "container", "host"
-
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -38,7 +36,7 @@ _DEVICES = "start the container with --gpus all, or compose's GPU devices; NVIDI
 CAUSES = (
     Cause(
         "driver updated under its module",
-        r"version mismatch",
+        r"(?:driver/library|nvml/rm) version mismatch",
         "the driver's libraries were updated while its old kernel module runs on",
         _REBOOT,
         _REBOOT,
@@ -53,6 +51,15 @@ CAUSES = (
         _RESET,
         "NVIDIA Xid catalogue, 79; NVIDIA/dcgm-exporter#604",
         code=15,
+    ),
+    Cause(
+        "card gone",
+        r"^not found$",
+        "the driver has no card of this index or UUID any more: it fell off the PCIe bus, or was taken away",
+        _RESET,
+        _RESET,
+        "nvml.h NVML_ERROR_NOT_FOUND; NVIDIA/dcgm-exporter#348",
+        code=6,
     ),
     Cause(
         "card needs a reset",
@@ -83,7 +90,7 @@ CAUSES = (
     ),
     Cause(
         "library not there",
-        r"shared library not found|^not found$|libnvidia-ml",
+        r"shared library|libnvidia-ml",
         "the driver's library is not there",
         "sudo apt install nvidia-open && sudo reboot; DSV4_PROFILE=demo-cpu runs without a GPU",
         f"{_DEVICES}; the toolkit mounts the library (nvidia-ctk runtime configure, then restart Docker)",
@@ -196,6 +203,6 @@ def explained(words: str, in_container: bool, code: int | None = None) -> tuple[
     return said, cause.remedy(in_container)
 
 
-def remedies(words: Iterable[str], in_container: bool) -> str:
-    """The remedies of several cards, each once."""
-    return "; ".join(dict.fromkeys(explained(each, in_container)[1] for each in words))
+def remedies(words: Iterable[tuple[str, int | None]], in_container: bool) -> str:
+    """The remedies of several cards, of each its words and its code, each once."""
+    return "; ".join(dict.fromkeys(explained(each, in_container, code)[1] for each, code in words))

@@ -10,13 +10,18 @@ from dsv4_pd import __version__
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.plan import memory_plan
 from dsv4_pd.plan.memory_model import Shape
+from dsv4_pd.plan.model_files import commit_of
+from dsv4_pd.plan.pinned import pinned_tokens
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings.schema import SECRETS, Settings
 
 # Where an installation lies says nothing about what it does.
-_PLACES = frozenset({"run_dir", "state_dir", "cache_dir", "engine_python", "router_python", "host", "log_format"})
+_PLACES = frozenset(
+    {"run_dir", "state_dir", "cache_dir", "engine_python", "router_python", "host", "log_format", "request_log"}
+    | {"api_keys_file", "tls_cert", "tls_key"}
+)
 
 
 def about(
@@ -29,12 +34,18 @@ def about(
         "run_dir": str(around.paths.run),
         "state_dir": str(around.paths.state),
         "versions": {"dsv4-pd": __version__, **around.versions},
-        "weights": {"name": settings.model, "revision": settings.model_revision},
+        "weights": {
+            "name": settings.model,
+            "revision": settings.model_revision,
+            "commit": commit_of(around.source),
+        },
         "settings_hash": settings_hash(settings),
         "machine": machine(facts),
         "expected_kv_tokens": expected_kv_tokens(settings, profile, placement, around.shape),
+        "layout": str(placement.layout),
+        "sizes": sizes(settings, profile),
         "placement": {
-            role.role: {
+            role.name: {
                 "gpus": [gpu.uuid for gpu in role.gpus],
                 "tensor_parallel": role.tensor_parallel,
                 "numa_nodes": list(role.numa_nodes) or ([] if role.numa_node is None else [role.numa_node]),
@@ -59,21 +70,25 @@ def machine(facts: HostFacts) -> dict[str, Any]:
     }
 
 
+def sizes(settings: Settings, profile: Profile) -> dict[str, int]:
+    """What decides which classes of requests there are: see plan/warm_up.py."""
+    flags = profile.engine.get("common", {})
+    return {
+        "chunk": int(flags.get("chunked-prefill-size", settings.chunked_prefill_size)),
+        "context": int(flags.get("context-length", settings.context_length)),
+        "running": int(flags.get("max-running-requests", settings.max_running_requests)),
+    }
+
+
 def expected_kv_tokens(
     settings: Settings, profile: Profile, placement: Placement, shape: Shape | None
 ) -> dict[str, int]:
-    """Role -> tokens of KV that it should hold: what the profile pins, else the memory model's figure for its cards."""
-    flags = {
-        role.role: {**profile.engine.get("common", {}), **profile.engine.get(role.role, {})} for role in placement.roles
-    }
-    pinned: dict[str, int] = {
-        role: int(found["max-total-tokens"]) for role, found in flags.items() if "max-total-tokens" in found
-    }
+    """Member -> tokens of KV that it should hold: what the profile pins, else the memory model's figure."""
+    pinned = pinned_tokens(settings, profile, placement, by_person=False)  # what a person took away is told
     if placement.device != "cuda":
         return pinned
-    modelled = memory_plan.estimates(settings, placement, shape) if shape else ()
-    # The engine takes the smaller one: what is pinned bounds what the memory would hold.
-    held: dict[str, int] = {c.load.role: min(c.tokens, pinned.get(c.load.role, c.tokens)) for c in modelled}
+    modelled = memory_plan.estimates(settings, placement, shape, pinned) if shape else ()
+    held = {role.name: card.tokens for role, card in zip(placement.roles, modelled, strict=bool(modelled))}
     return pinned | held
 
 

@@ -31,7 +31,7 @@ def resolve(settings: Settings, environ: Mapping[str, str]) -> Paths:
     )
     cache = settings.cache_dir or state / "cache"
     # The engine binds to NUMA nodes through a script in TMPDIR, and docker mounts --tmpfs folders noexec.
-    temp = next((path for path in (run / "tmp", cache / "tmp") if _executable(path)), run / "tmp")
+    temp = next((path for path in (run / "tmp", cache / "tmp") if executable(path)), run / "tmp")
     return Paths(run=run, state=state, cache=cache, temp=temp)
 
 
@@ -46,7 +46,7 @@ def _writable(path: Path) -> bool:
     return os.access(_existing(path), os.W_OK | os.X_OK)
 
 
-def _executable(path: Path) -> bool:
+def executable(path: Path) -> bool:
     """Whether files below it may be executed: the mount's noexec flag."""
     return not os.statvfs(_existing(path)).f_flag & os.ST_NOEXEC
 

@@ -1,17 +1,18 @@
-"""Picking GPUs: by the names that an operator gives, by fitness, and into groups by topology. Pure."""
+"""Picking GPUs: by the names that an operator gives, and by fitness. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from itertools import combinations
 
 from dsv4_pd.errors import HardwareError, Problem, SettingsError
-from dsv4_pd.host.facts import Gpu
+from dsv4_pd.host import lost_cards
+from dsv4_pd.host.facts import Gpu, HostFacts
 from dsv4_pd.host.parse import bus_id
 from dsv4_pd.plan.profiles import GpuNeed
+from dsv4_pd.settings.layout import PAIR_ROLES, Layout
 from dsv4_pd.settings.schema import Settings
 
-_ROLES = ("prefill", "decode")
 _ACCEPTED = "an index, a UUID (or its unambiguous start) or a PCI bus id of a GPU of this host"
 
 
@@ -37,9 +38,14 @@ def eligible(settings: Settings, need: GpuNeed, gpus: Iterable[Gpu]) -> list[Gpu
     return [gpu for gpu in gpus if unfit_reason(settings, need, gpu) is None]
 
 
+def _is_index(name: str) -> bool:
+    """A longer row of digits is the start of a UUID."""
+    return re.fullmatch(r"[0-9]{1,3}", name) is not None
+
+
 def find_gpu(name: str, gpus: Sequence[Gpu]) -> Gpu | None:
     """The GPU of an index, a UUID, the unambiguous start of one, or a PCI bus id."""
-    if name.isdecimal():
+    if _is_index(name):
         return next((gpu for gpu in gpus if gpu.index == int(name)), None)
     if ":" in name:
         return next((gpu for gpu in gpus if gpu.pci_bus_id == bus_id(name)), None)
@@ -48,14 +54,15 @@ def find_gpu(name: str, gpus: Sequence[Gpu]) -> Gpu | None:
     return found[0] if len(found) == 1 and len(lowered) > len("gpu-") else None
 
 
-def named_gpus(settings: Settings, need: GpuNeed, gpus: Sequence[Gpu]) -> dict[str, tuple[Gpu, ...]]:
-    """The GPUs that the settings name, by role; empty where a role is left open.
+def named_gpus(settings: Settings, need: GpuNeed, facts: HostFacts, layout: Layout) -> dict[str, tuple[Gpu, ...]]:
+    """The GPUs that the settings name, by role; empty where a role is left open. Of a layout without roles both lists
+    together are the servers'.
 
     Raises:
         SettingsError: for every name that is unknown, doubled or in both roles, and for unequal groups.
-        HardwareError: for every named GPU that can't carry a role.
+        HardwareError: for every named GPU that does not answer or can't carry a role.
     """
-    found = resolved(settings, gpus)
+    found = resolved(settings, facts, layout)
     unfit = [
         Problem(
             _setting(role),
@@ -63,7 +70,7 @@ def named_gpus(settings: Settings, need: GpuNeed, gpus: Sequence[Gpu]) -> dict[s
             "a GPU that fits the profile",
             "name another card or choose another DSV4_PROFILE",
         )
-        for role in _ROLES
+        for role in PAIR_ROLES
         for gpu in found[role]
         if (reason := unfit_reason(settings, need, gpu))
     ]
@@ -72,23 +79,31 @@ def named_gpus(settings: Settings, need: GpuNeed, gpus: Sequence[Gpu]) -> dict[s
     return found
 
 
-def resolved(settings: Settings, gpus: Sequence[Gpu]) -> dict[str, tuple[Gpu, ...]]:
+def resolved(settings: Settings, facts: HostFacts, layout: Layout) -> dict[str, tuple[Gpu, ...]]:
     """The GPUs that the settings name, by role, whatever they are.
 
     Raises:
-        SettingsError: for every name that is unknown, doubled or in both roles, and for unequal groups.
+        SettingsError: for every name that is unknown, doubled or in both roles, and for groups that are unequal, not as
+            large as the layout says, or leave no cards for the other role.
+        HardwareError: for names of cards that do not answer.
     """
     problems: list[Problem] = []
     found: dict[str, tuple[Gpu, ...]] = {}
-    for role in _ROLES:
+    dead: list[Problem] = []
+    for role in PAIR_ROLES:
         names = settings.prefill_gpus if role == "prefill" else settings.decode_gpus
-        found[role], wrong = _resolve(_setting(role), names, gpus)
+        silent = {name: problem for name in names if (problem := _dead(_setting(role), name, facts))}
+        dead += silent.values()
+        found[role], wrong = _resolve(_setting(role), [name for name in names if name not in silent], facts)
         problems += wrong
     problems += _overlap(found)
-    if not problems and settings.mode == "pd":
-        problems += _sizes(found)
+    if not problems and not dead:
+        problems += _counts(found, layout) or (_sizes(found) if layout.kind == "pd" else [])
+        problems = problems or _room(found, layout, len(facts.gpus) + len(facts.lost_gpus))
     if problems:
         raise SettingsError(problems)
+    if dead:
+        raise HardwareError(dead)
     return found
 
 
@@ -98,7 +113,7 @@ def too_few_named(count: int, smallest: int) -> Problem:
         "DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS",
         f"{count // 2} + {count // 2} GPUs",
         f"{smallest} or more: the weights of the smallest pair need {smallest // 2} cards for each role",
-        "name more cards, or set DSV4_MODE=single",
+        "name more cards, or set DSV4_LAYOUT=single",
     )
 
 
@@ -106,13 +121,27 @@ def _setting(role: str) -> str:
     return f"DSV4_{role.upper()}_GPUS"
 
 
-def _resolve(setting: str, names: Sequence[str], gpus: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], list[Problem]]:
+def _dead(setting: str, name: str, facts: HostFacts) -> Problem | None:
+    """A name of a card that is here and does not answer. The driver tells only such a card's index, so any other name
+    that no answering card has may be its name.
+    """
+    if not facts.lost_gpus or find_gpu(name, facts.gpus) is not None:
+        return None
+    lost = [card for card in facts.lost_gpus if not _is_index(name) or card.index == int(name)]
+    if not lost:
+        return None
+    said, remedy = lost_cards.told(lost, facts.software.container is not None)
+    found = said if _is_index(name) else f"{name!r}, which no card that answers is; {said}"
+    return Problem(setting, found, "GPUs that answer", f"{remedy}; or name other cards")
+
+
+def _resolve(setting: str, names: Sequence[str], facts: HostFacts) -> tuple[tuple[Gpu, ...], list[Problem]]:
     problems: list[Problem] = []
     found: list[Gpu] = []
     for name in names:
-        gpu = find_gpu(name, gpus)
+        gpu = find_gpu(name, facts.gpus)
         if gpu is None:
-            listed = ", ".join(f"{g.index} ({g.uuid}, {g.pci_bus_id})" for g in gpus)
+            listed = ", ".join(f"{g.index} ({g.uuid}, {g.pci_bus_id})" for g in facts.gpus)
             mig = "; MIG slices can't be used" if name.upper().startswith("MIG-") else ""
             problems.append(Problem(setting, repr(name), _ACCEPTED + mig, f"choose from {listed}"))
         elif gpu in found:
@@ -135,6 +164,21 @@ def _overlap(found: dict[str, tuple[Gpu, ...]]) -> list[Problem]:
     ]
 
 
+def _counts(found: dict[str, tuple[Gpu, ...]], layout: Layout) -> list[Problem]:
+    """Lists that are not as long as the layout says, where it says how long."""
+    lists = {"single": (*found["prefill"], *found["decode"])} if layout.kind != "pd" else found
+    return [
+        Problem(
+            _setting(group.role) if layout.kind == "pd" else "DSV4_PREFILL_GPUS",
+            f"{len(named)} GPUs",
+            f"{group.count * group.tensor_parallel} for DSV4_LAYOUT={layout}",
+            "name as many, or none to have them chosen",
+        )
+        for group in layout.groups
+        if group.tensor_parallel and (named := lists[group.role]) and len(named) != group.count * group.tensor_parallel
+    ]
+
+
 def _sizes(found: dict[str, tuple[Gpu, ...]]) -> list[Problem]:
     problems = [
         Problem(
@@ -143,7 +187,7 @@ def _sizes(found: dict[str, tuple[Gpu, ...]]) -> list[Problem]:
             "1, 2, 4 or 8: the model's 64 heads are split evenly",
             "add or remove cards",
         )
-        for role in _ROLES
+        for role in PAIR_ROLES
         if len(found[role]) not in (0, 1, 2, 4, 8)
     ]
     prefill, decode = len(found["prefill"]), len(found["decode"])
@@ -159,51 +203,14 @@ def _sizes(found: dict[str, tuple[Gpu, ...]]) -> list[Problem]:
     return problems
 
 
-def choose_groups(free: Sequence[Gpu], sizes: Sequence[int]) -> list[tuple[Gpu, ...]]:
-    """Disjoint groups of the given sizes (one or two) that cross the least: sockets, then switches, then nodes.
-
-    Cards in use come last; ties go to the first cards in bus order.
-    """
-    first = _ranked(free, sizes[0])
-    if len(sizes) == 1:
-        return [first[0][1]]
-    second = first if sizes[1] == sizes[0] else _ranked(free, sizes[1])
-    best: tuple[tuple[int, ...], list[tuple[Gpu, ...]]] | None = None
-    for cost_a, group_a in first:
-        for cost_b, group_b in second:
-            total = tuple(a + b for a, b in zip(cost_a, cost_b, strict=True))
-            if best is not None and total >= best[0]:
-                break  # ranked by cost: no later partner is cheaper
-            if not set(group_a) & set(group_b):
-                best = (total, [group_a, group_b])
-                break
-    assert best is not None  # the caller has counted the cards
-    return best[1]
-
-
-def _ranked(free: Sequence[Gpu], size: int) -> list[tuple[tuple[int, ...], tuple[Gpu, ...]]]:
-    position = {gpu: i for i, gpu in enumerate(free)}
-    groups = [(_cost(group, position), group) for group in combinations(free, size)]
-    return sorted(groups, key=lambda item: (item[0], [position[gpu] for gpu in item[1]]))
-
-
-def _cost(group: tuple[Gpu, ...], position: dict[Gpu, int]) -> tuple[int, ...]:
-    busy = sum(1 for gpu in group if gpu.processes)
-    spread = position[group[-1]] - position[group[0]] if group else 0
-    return (
-        busy,
-        len({gpu.socket for gpu in group}),
-        len({switch(gpu) for gpu in group}) + len({gpu.bridges[1:3] for gpu in group if behind_switch(gpu)}),
-        len({gpu.numa_node for gpu in group}),
-        spread,
-    )
-
-
-def behind_switch(gpu: Gpu) -> bool:
-    """Whether a PCIe switch (an upstream and a downstream port) lies between root port and card."""
-    return len(gpu.bridges) >= 4
-
-
-def switch(gpu: Gpu) -> str:
-    """What the card shares with its neighbours: the nearest PCIe switch, else its socket's root ports."""
-    return gpu.bridges[-2] if behind_switch(gpu) else f"socket {gpu.socket}"
+def _room(found: dict[str, tuple[Gpu, ...]], layout: Layout, total: int) -> list[Problem]:
+    """One role's list that leaves too few of the host's cards for the other one, which takes as many."""
+    if layout.kind != "pd" or layout.groups[0].tensor_parallel:
+        return []
+    for role, other in (PAIR_ROLES, PAIR_ROLES[::-1]):
+        named = len(found[role])
+        if not found[other] and 2 * named > total:
+            read = f"{named} GPU{'s' if named != 1 else ''} of {total}, which leaves {total - named} for {other}"
+            remedy = "name fewer cards, or set DSV4_LAYOUT=single for one server over all of them"
+            return [Problem(_setting(role), read, f"at most {total // 2}: {other} takes as many", remedy)]
+    return []

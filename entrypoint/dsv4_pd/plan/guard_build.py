@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from dsv4_pd import __version__
-from dsv4_pd.host.address import url_of
-from dsv4_pd.plan import open_api
-from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
+from dsv4_pd.host.loopback import LOOPBACK
+from dsv4_pd.plan import front_build, memory_plan, open_api
+from dsv4_pd.plan.guard_config import GuardConfig, Limits, MemoryBudget, ServerConfig
+from dsv4_pd.plan.members import Member
+from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.paths import Paths, share_dir
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.programs import Program
+from dsv4_pd.plan.programs import Program, members
 from dsv4_pd.settings.schema import Settings
-
-SERVERS = ("prefill", "decode", "single")
 
 
 def build(
@@ -27,16 +27,18 @@ def build(
     programs: tuple[Program, ...],
     paths: Paths,
     about: Mapping[str, Any] | None = None,
+    shape: Shape | None = None,
 ) -> GuardConfig:
     """The guard's view of the plan."""
     by_name = {program.name: program for program in programs}
+    budgets = memory_plan.budgets(settings, placement, shape) if shape else {}
     return GuardConfig(
         version=__version__,
         fingerprint=_fingerprint(programs),
         mode=placement.mode,
         profile=placement.profile,
-        servers=tuple(_server(by_name[name], settings, placement) for name in SERVERS if name in by_name),
-        router_url=url_of(settings.host, settings.port),
+        servers=tuple(_server(by_name[one.name], one, budgets) for one in members(settings, placement)),
+        router_url=front_build.router_url(settings),
         router_log=str(by_name["router"].log_path),
         model=settings.served_model_name or settings.model,
         model_source=settings.model,
@@ -56,23 +58,30 @@ def build(
         api_key=settings.api_key.get_secret_value() if settings.api_key else None,
         safe_mode=settings.safe_mode,
         plugins=_plugins(settings, profile),
-        router_metrics_url=f"http://127.0.0.1:{settings.router_metrics_port}/metrics",
+        router_metrics_url=f"http://{LOOPBACK}:{settings.router_metrics_port}/metrics",
+        front_url=front_build.front_url(settings),
+        front_log=str(by_name["front"].log_path),
+        front_key_file=str(paths.front_key),
+        front_metrics_url=f"http://{LOOPBACK}:{settings.front_metrics_port}/metrics",
         cache_dir=str(paths.cache),
+        warm_up=_warm_up(settings, placement),
+        cache_strict=settings.cache_strict == "on",
         about=about or {},
         limits=_limits(settings),
     )
 
 
-def _server(program: Program, settings: Settings, placement: Placement) -> ServerConfig:
-    port = settings.decode_port if program.name == "decode" else settings.prefill_port
-    bootstrap = settings.bootstrap_port if program.name == "prefill" and placement.mode == "pd" else None
+def _server(program: Program, one: Member, budgets: Mapping[str, MemoryBudget]) -> ServerConfig:
+    bootstrap = one.bootstrap_port
     return ServerConfig(
-        name=program.name,
-        url=f"http://127.0.0.1:{port}",
+        name=one.name,
+        url=f"http://{LOOPBACK}:{one.port}",
         log=str(program.log_path),
         gpus=program.gpus,
-        bootstrap_url=f"http://127.0.0.1:{bootstrap}" if bootstrap else None,
+        bootstrap_url=f"http://{LOOPBACK}:{bootstrap}" if bootstrap else None,
         bootstrap_port=bootstrap,
+        role=one.role,
+        memory=budgets.get(one.name),
     )
 
 
@@ -81,6 +90,12 @@ def _plugins(settings: Settings, profile: Profile) -> tuple[str, ...]:
     named = profile.engine_env.get("SGLANG_PLUGINS", "").split(",")
     stock = settings.kernels == "stock"
     return tuple(name for name in named if name and not (stock and name == "dsv4-kernels"))
+
+
+def _warm_up(settings: Settings, placement: Placement) -> Literal["off", "few", "all"]:
+    if settings.warm_up == "off":
+        return "off"
+    return "all" if placement.device == "cuda" else "few"
 
 
 def _limits(settings: Settings) -> Limits:

@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 
@@ -27,10 +26,15 @@ class Limits:
     compile_timeout: float = 900.0  # for compilers that run without a break to count as work
     abort_window: float = 20.0  # after a death: for what the router sent before it noticed
     router_timeout: float = 15.0  # for the router to list workers that are ready
+    front_timeout: float = 5.0  # the front does not answer, and is stopped or asleep
     plugin_timeout: float = 60.0  # for a plugin to prove itself once every server is ready
     proof_timeout: float = 120.0  # READY without a proof of the path for longer is DEGRADED
     gpu_wait: float = 60.0  # for the memory of a dead server to be released
     max_backoff: float = 60.0
+    rest_timeout: float = 60.0  # a start waits for the other members once some could serve
+    shared_abort_window: float = 6.0  # as abort_window, where the survivor serves with others too
+    warm_up_timeout: float = 900.0  # for a server's warm-up as a whole: it is then served without the rest
+    warm_up_silence: float = 120.0  # for one class of requests without an answer and without a compiler
 
     @property
     def stable(self) -> float:
@@ -43,6 +47,18 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """What the memory model says of one server's cards, for advice when it runs out: bytes, and shares of a card."""
+
+    setting: str  # of its memory fraction
+    fraction: float
+    least: float  # the fraction that still holds KV for the longest request
+    card: float
+    weights: float
+    working: str  # the setting that its activations grow with
+
+
+@dataclass(frozen=True, slots=True)
 class ServerConfig:
     """One engine server as the guard sees it."""
 
@@ -52,6 +68,13 @@ class ServerConfig:
     gpus: tuple[str, ...] = ()  # UUIDs
     bootstrap_url: str | None = None
     bootstrap_port: int | None = None
+    memory: MemoryBudget | None = None
+    role: str = ""  # what it does: "prefill", "decode", "single"; blank where its name says it
+
+    @property
+    def does(self) -> str:
+        """Its role."""
+        return self.role or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +83,10 @@ class GuardConfig:
 
     version: str
     fingerprint: str  # of the plan: a changed setting or image gives failed starts a new chance
-    mode: Literal["pd", "single"]
+    mode: Literal["pd", "replicas", "single"]
     profile: str
     servers: tuple[ServerConfig, ...]
-    router_url: str
+    router_url: str  # on loopback: its administration, and who it lists
     router_log: str
     model: str  # as it is served
     ops_host: str
@@ -85,13 +108,32 @@ class GuardConfig:
     safe_after: int = 3  # failed starts in a row
     plugins: tuple[str, ...] = ()  # must prove themselves in every server
     router_metrics_url: str = ""
+    front_url: str = ""  # as clients reach it; blank: nothing stands before the router
+    front_log: str = ""
+    front_key_file: str = ""  # the guard's own key there; drawn when the files are written
+    front_metrics_url: str = ""
     cache_dir: str = ""  # where the engine puts what it compiles
+    warm_up: Literal["off", "few", "all"] = "off"  # which classes of requests a server runs before READY
+    cache_strict: bool = False  # a kernel that is compiled at run time ends the appliance
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # versions and machine, shown by /status
     limits: Limits = dataclasses.field(default_factory=Limits)
     canary_interval: float = 30.0
     health_interval: float = 15.0
     metrics_interval: float = 2.0
     probe_interval: float = 0.25
+
+    @property
+    def api_url(self) -> str:
+        """The way of a client: what the canary takes."""
+        return self.front_url or self.router_url
+
+    @property
+    def routes(self) -> tuple[tuple[ServerConfig, ...], ...]:
+        """The servers that together answer a request: each single one, each prefill with each decode."""
+        first = [one for one in self.servers if one.does == "prefill"]
+        if not first:
+            return tuple((one,) for one in self.servers)
+        return tuple((one, last) for one in first for last in self.servers if last.does == "decode")
 
     def to_json(self) -> str:
         """The file's text; holds the API key, so the file must have mode 0600."""
@@ -101,12 +143,12 @@ class GuardConfig:
 def from_json(text: str) -> GuardConfig:
     """The configuration from its file's text; an unknown key is a programming error and raises TypeError."""
     data: dict[str, Any] = json.loads(text)
-    servers = tuple(ServerConfig(**{**item, "gpus": tuple(item["gpus"])}) for item in data.pop("servers"))
+    servers = tuple(_server(item) for item in data.pop("servers"))
     limits = Limits(**data.pop("limits"))
     lists = {name: tuple(data[name]) for name in ("plugins", "notices")}
     return GuardConfig(**{**data, **lists}, servers=servers, limits=limits)
 
 
-def load(path: Path) -> GuardConfig:
-    """Read the configuration file."""
-    return from_json(path.read_text(encoding="utf-8"))
+def _server(item: Mapping[str, Any]) -> ServerConfig:
+    memory = MemoryBudget(**item["memory"]) if item.get("memory") else None
+    return ServerConfig(**{**item, "gpus": tuple(item["gpus"]), "memory": memory})

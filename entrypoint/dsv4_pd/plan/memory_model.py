@@ -10,12 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
+
+from dsv4_pd.plan import checkpoint, model_config
+from dsv4_pd.settings.layout import RoleName
 
 GIB = 1 << 30
 MIB = 1 << 20
 PAGE = 256  # tokens; the engine forces it for this model
 _WINDOW = 128
+FEWEST_WINDOW_SLOTS = _WINDOW + PAGE  # the engine refuses to start with so few (`validate_swa_pool_size`)
 _EVICTION_INTERVAL = 128  # SGLANG_SWA_EVICTION_INTERVAL
 _FP32 = 4
 # Sliding-window slots per token of KV where no ratio is given: the engine sets it for this model, takes it for the
@@ -34,7 +38,11 @@ ACTIVATION_PER_TOKEN = 0.3 * MIB
 GRAPH_PER_REQUEST = 2 * MIB  # the engine's own reserve per captured request
 WORKSPACE = 512 * MIB  # the engine's constant for backend metadata
 
-Role = Literal["prefill", "decode", "single"]
+EAGLE_TOKENS = 4  # of one step, as our own flags ask for
+MXFP4 = 0.5 + 1 / 32  # bytes of a weight: 4 bits, one scale byte for 32
+NVFP4 = 0.5 + 1 / 16
+FP8 = 1.0  # a scale byte for 128 x 128
+EXPERTS = {"mxfp4": MXFP4, "nvfp4": NVFP4, "fp8": FP8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,10 @@ class Shape:
     streams: int = 4  # hyper-connection streams
     ratios: tuple[int, ...] = field(default=(0, 0, *(4 if n % 2 == 0 else 128 for n in range(2, 43))))
     total_bytes: int | None = None  # of the checkpoint, from its index
+    expert_byte: float = MXFP4  # bytes of one weight of a routed expert
+    stages: int = 1  # layers of the speculative block
+    markov: int = 0  # rank of DSpark's head; 0: an MTP layer
+    block: int = 0  # tokens that DSpark drafts at once
 
     def count(self, ratio: int) -> int:
         """Layers that compress by a ratio."""
@@ -66,19 +78,35 @@ class Shape:
 
 
 def shape_of(config: Mapping[str, Any], total_bytes: int | None = None) -> Shape | None:
-    """The shape in a config.json; None for another kind of model."""
-    if config.get("model_type") != "deepseek_v4" or not config.get("compress_ratios"):
+    """The shape in a config.json; None for another kind of model, or where a value is odd (plan/model_config.py)."""
+    if model_config.odd_keys(config):
         return None
-    names = {
-        "layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads",
-        "head_dim": "head_dim", "rope_dim": "qk_rope_head_dim", "q_lora": "q_lora_rank", "o_groups": "o_groups",
-        "o_lora": "o_lora_rank", "index_heads": "index_n_heads", "index_dim": "index_head_dim",
-        "experts": "n_routed_experts", "shared_experts": "n_shared_experts", "top_k": "num_experts_per_tok",
-        "expert_inner": "moe_intermediate_size", "vocab": "vocab_size", "streams": "hc_mult",
-    }  # fmt: skip
-    found = {ours: int(config[theirs]) for ours, theirs in names.items() if theirs in config}
+    config = model_config.sound(config)
+    if config.get("model_type") != model_config.OURS or not config.get("compress_ratios"):
+        return None
+    found = {ours: config[theirs] for ours, theirs in model_config.SHAPE.items() if theirs in config}
     layers = found.get("layers", Shape().layers)
-    return Shape(**found, ratios=tuple(config["compress_ratios"][:layers]), total_bytes=total_bytes)
+    shape = Shape(
+        **found,
+        ratios=tuple(config["compress_ratios"][:layers]),
+        total_bytes=total_bytes,
+        stages=checkpoint.draft_stages(config),
+        markov=config.get("dspark_markov_rank") or 0,
+        block=config.get("dspark_block_size") or 0,
+    )
+    return replace(shape, expert_byte=_expert_byte(shape, checkpoint.expert_format(config)))
+
+
+def _expert_byte(s: Shape, named: str | None) -> float:
+    """Bytes of one weight of an expert, by the format that config.json names. Whether it is 4 bits or 8 is decided by
+    the files, as it is by the engine: a conversion may have kept the original's config.json.
+    """
+    said = EXPERTS.get(named or "", MXFP4)
+    if s.total_bytes is None:
+        return said
+    total, few = s.total_bytes, MXFP4 if said == FP8 else said
+    sizes = {byte: weight_bytes(replace(s, expert_byte=byte), 1, speculative=True) for byte in (few, FP8)}
+    return min(sizes, key=lambda byte: abs(sizes[byte] - total))
 
 
 def _dense_layer(s: Shape, ratio: int) -> tuple[float, float]:
@@ -104,30 +132,33 @@ def _dense_layer(s: Shape, ratio: int) -> tuple[float, float]:
 
 
 def weight_bytes(s: Shape, tensor_parallel: int, *, speculative: bool = False) -> float:
-    """Weights on one card."""
-    expert = 3 * s.hidden * s.expert_inner * (0.5 + 1 / 32)  # MXFP4: 4 bits, one scale byte for 32
-    ratios = (*s.ratios, 0) if speculative else s.ratios  # the draft is one more layer without compression
-    dense = [_dense_layer(s, ratio) for ratio in ratios]
-    split = sum(part for part, _ in dense) + len(ratios) * s.experts * expert + 2 * s.vocab * s.hidden * 2
-    return split / tensor_parallel + sum(every for _, every in dense)
+    """Weights on one card. The draft's layers don't compress, and its experts are MXFP4 whatever the model's are."""
+    stages = s.stages if speculative else 0
+    dense = [_dense_layer(s, ratio) for ratio in (*s.ratios, *(0,) * stages)]
+    experts = 3 * s.hidden * s.expert_inner * s.experts * (len(s.ratios) * s.expert_byte + stages * MXFP4)
+    split = sum(part for part, _ in dense) + experts + 2 * s.vocab * s.hidden * 2
+    head = 2 * s.vocab * s.markov * 2 + s.stages * s.hidden * s.hidden * 2 if speculative and s.markov else 0
+    return split / tensor_parallel + sum(every for _, every in dense) + head
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """What the settings ask of one server."""
 
-    role: Role
+    role: RoleName
     tensor_parallel: int
     fraction: float
     max_running: int
     chunk: int
     speculative: bool = False
+    drafted: int = EAGLE_TOKENS  # tokens that one step of speculative decoding may add to a request
     window_ratio: float | None = None  # window slots per token of KV; None: the smallest that serves `max_running`
+    most_tokens: int | None = None  # a pinned pool: the engine takes no more tokens, however much memory is left
 
     @property
     def draft_tokens(self) -> int:
         """Tokens that one step may add to a request."""
-        return 4 if self.speculative else 1
+        return self.drafted if self.speculative else 1
 
     @property
     def extra_slots(self) -> int:
@@ -184,7 +215,8 @@ def state_bytes(s: Shape, load: Load) -> float:
 def window_ratio(s: Shape, load: Load, budget: float) -> float:
     """Window slots per token of KV: the load's own, else the smallest that serves its requests within a budget.
 
-    Every slot more than that costs eight tokens of KV.
+    Every slot more than that costs eight tokens of KV. In a pinned pool it is a share of that pool's tokens: a share of
+    what the memory would hold leaves less than one request's window there, which the engine refuses at its start.
     """
     if load.window_ratio is not None:
         return load.window_ratio
@@ -192,14 +224,16 @@ def window_ratio(s: Shape, load: Load, budget: float) -> float:
     left = budget - state_bytes(s, load) - slots * window_bytes(s, load)
     if left <= 0:
         return 1.0  # not even the windows fit
-    steps = math.ceil(slots * bytes_per_token(s, load) / left / _RATIO_STEP)
+    tokens = left / bytes_per_token(s, load)
+    steps = math.ceil(slots / min(tokens, load.most_tokens or tokens) / _RATIO_STEP)
     return min(1.0, round(steps * _RATIO_STEP, 6))
 
 
 def pool_tokens(s: Shape, load: Load, budget: float) -> int:
-    """Tokens of KV that a budget holds; 0 when not even the fixed part fits."""
+    """Tokens of KV that a budget holds, or that the pool is pinned to; 0 when not even the fixed part fits."""
     token = bytes_per_token(s, load) + window_ratio(s, load, budget) * window_bytes(s, load)
-    return int(max(budget - state_bytes(s, load), 0) / token) // PAGE * PAGE
+    held = int(max(budget - state_bytes(s, load), 0) / token)
+    return min(held, load.most_tokens or held) // PAGE * PAGE
 
 
 @dataclass(frozen=True, slots=True)

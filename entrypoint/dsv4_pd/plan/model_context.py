@@ -1,25 +1,13 @@
-"""How long a context a model's config.json allows, as the engine derives it."""
+"""How long a context a model's config.json allows, as the engine derives it. Pure."""
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 _KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 _UNKNOWN = 2048  # what the engine takes for a model that says nothing
-
-
-def read(folder: Path | None) -> int | None:
-    """Tokens; None where there is no config.json to read, which is the model check's to say."""
-    if folder is None:
-        return None
-    try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return derived(found) if isinstance(found, dict) else None
 
 
 def derived(config: Mapping[str, Any]) -> int | None:
@@ -38,6 +26,8 @@ def derived(config: Mapping[str, Any]) -> int | None:
     factor = 1 if plain else scaling.get("factor", 1)
     for key in _KEYS:
         value = config.get(key)
-        if isinstance(value, int) and isinstance(factor, int | float):
-            return int(factor * value)
+        if isinstance(value, bool) or not isinstance(value, int) or not isinstance(factor, int | float):
+            continue
+        if math.isfinite(factor) and (tokens := int(factor * value)) > 0:
+            return tokens
     return _UNKNOWN

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.plan.memory_model import Shape, shape_of
+from dsv4_pd.plan import json_file, model_config
+from dsv4_pd.plan.shards import INDEX, data_bytes, file_problem, listed, problem_of
 
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
 _ALSO_NEEDED = ("config.json",)
 _LOADED = frozenset({".json", ".safetensors", ".model", ".tiktoken", ".jinja", ".py"})  # what an engine reads
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+# tokenizer_config.json is none: it says how to use one.
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "*.tiktoken", "tiktoken.model", "spiece.model", "vocab.json",
+               "vocab.txt")  # fmt: skip
+_OBJECTS = frozenset({"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,9 @@ def look(model: str, revision: str | None, environ: Mapping[str, str]) -> Model:
 
 def find(model: str, revision: str | None, environ: Mapping[str, str]) -> Path | None:
     """The folder of a local model, or of its snapshot in the Hugging Face cache."""
-    if model.startswith(("/", ".", "~")) or Path(model).is_dir():
+    if is_folder(model):
         return Path(model).expanduser()
-    base = hub_cache(environ) / ("models--" + model.replace("/", "--"))
+    base = repository(hub_cache(environ), model)
     name = revision or "main"
     try:
         commit = (base / "refs" / name).read_text(encoding="ascii").strip()
@@ -52,15 +55,50 @@ def find(model: str, revision: str | None, environ: Mapping[str, str]) -> Path |
     return snapshot if snapshot.is_dir() else None
 
 
-def read_shape(model: Model) -> Shape | None:
-    """The shape of a model; of DeepSeek-V4-Flash where there is none to read; None for another kind of model."""
-    config = model.path / "config.json" if model.path else None
-    if config is None or not config.is_file():
-        return Shape()
+def snapshot(model: str, revision: str | None, environ: Mapping[str, str]) -> Path | None:
+    """The folder that a model of the Hub has in the cache, there or not; None where no commit names it."""
+    if is_folder(model) or not is_commit(revision):
+        return None
+    return repository(hub_cache(environ), model) / "snapshots" / str(revision)
+
+
+def repository(cache: Path, model: str) -> Path:
+    """A model's own folder in the Hub's cache, there or not.
+
+    >>> repository(Path("/hub"), "owner/name").name
+    'models--owner--name'
+    """
+    return cache / ("models--" + model.replace("/", "--"))
+
+
+def is_commit(revision: str | None) -> bool:
+    """Whether a revision names one state for good: a branch moves, a tag may.
+
+    >>> is_commit("9e165c30e2704aec5d9d593cce3eebd58bbef1cb"), is_commit("9e165c3"), is_commit("main"), is_commit(None)
+    (True, False, False, False)
+    """
+    return revision is not None and re.fullmatch("[0-9a-f]{40}", revision) is not None
+
+
+def is_folder(model: str) -> bool:
+    """Whether DSV4_MODEL names a folder, and not a model on the Hub."""
+    return model.startswith(("/", ".", "~")) or Path(model).is_dir()
+
+
+def commit_of(folder: Path | None) -> str | None:
+    """The commit of a snapshot in the cache; None for a folder of the operator's own."""
+    return folder.name if folder is not None and folder.parent.name == "snapshots" else None
+
+
+def read_config(model: Model) -> Mapping[str, Any] | None:
+    """The model's config.json, odd values and all; None where it is not here, or can't be read (its folder's problems
+    say so).
+    """
     try:
-        return shape_of(json.loads(config.read_text(encoding="utf-8")), model.total_bytes)
+        data = json_file.read(model.path / "config.json") if model.path else None
     except (OSError, ValueError):
-        return Shape()
+        return None
+    return data if isinstance(data, dict) else None
 
 
 def offline(environ: Mapping[str, str]) -> str | None:
@@ -92,84 +130,40 @@ def inspect(folder: Path) -> Model:
     """Check a model's folder: every file that the index names is there, whole, and readable."""
     if not folder.is_dir():
         return Model(folder, (f"{folder} is not a folder",))
-    problems = [text for name in _ALSO_NEEDED if (text := _file_problem(folder / name))]
-    if not any((folder / name).is_file() for name in _TOKENIZERS):
-        problems.append(f"no tokenizer ({' or '.join(_TOKENIZERS)})")
-    shards, total, index_problem = _shards(folder)
+    problems = [f"{name} is missing" for name in _ALSO_NEEDED if not os.path.lexists(folder / name)]
+    problems += [text for path in _opened(folder) if (text := _small_problem(path))]
+    problems += model_config.problems(read_config(Model(folder)) or {})
+    if not any(path.is_file() for pattern in _TOKENIZERS for path in folder.glob(pattern)):
+        problems.append(f"no tokenizer ({_TOKENIZERS[0]} or {_TOKENIZERS[1]})")
+    shards, total, index_problem = listed(folder)
     if index_problem:
         return Model(folder, (*problems, index_problem))
-    wrong = {name: text for name in shards if (text := _shard_problem(folder / name))}
+    wrong = {name: text for name in shards if (text := problem_of(folder / name))}
     problems += wrong.values()
-    have = sum(_data_bytes(folder / name) for name in shards if name not in wrong)
+    have = sum(data_bytes(folder / name) for name in shards if name not in wrong)
     if total is not None and not wrong and have != total:
         problems.append(f"{INDEX} says {total} bytes of tensors, the shards have {have}")
+    if not wrong and not have:
+        problems.append("no tensor in any shard")
     missing = None if total is None else max(total - have, 0)
     return Model(folder, tuple(problems), total if total is not None else have, missing)
 
 
-def _shards(folder: Path) -> tuple[list[str], int | None, str | None]:
-    """Shard names and the tensors' total size, from the index; one file without an index is a model too."""
-    index = folder / INDEX
-    if not index.exists() and not index.is_symlink():
-        if (folder / SINGLE).exists() or (folder / SINGLE).is_symlink():
-            return [SINGLE], None, None
-        return [], None, f"neither {INDEX} nor {SINGLE}"
-    try:
-        data = json.loads(index.read_text(encoding="utf-8"))
-        names = sorted(set(data["weight_map"].values()))
-        total = data.get("metadata", {}).get("total_size")
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        return [], None, f"{INDEX} can't be read ({type(error).__name__})"
-    return names, int(total) if total else None, None
+def _opened(folder: Path) -> Iterator[Path]:
+    """What an engine opens beside the shards: configuration, tokenizer, template, code."""
+    yield from (p for p in sorted(folder.glob("*")) if p.suffix in _LOADED - {".safetensors"} and p.name != INDEX)
 
 
-def _file_problem(path: Path) -> str | None:
-    if path.is_symlink() and not path.exists():
-        return f"{path.name} is a link to {path.readlink()}, which is not there"
-    if not path.exists():
-        return f"{path.name} is missing"
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            file.read(1)
-    except OSError as error:
-        return f"{path.name} can't be read ({error.strerror})"
-    return None if size else f"{path.name} is empty"
-
-
-def _shard_problem(path: Path) -> str | None:
-    """A shard that is missing, or shorter or longer than its own header says."""
-    if problem := _file_problem(path):
+def _small_problem(path: Path) -> str | None:
+    """A file that is not what its name says: dangling, empty, cut, or the note that git keeps in its place."""
+    if problem := file_problem(path):
         return problem
-    size = path.stat().st_size
-    header = _header_bytes(path)
-    if size < 8 or header <= 0 or header + 8 > size:
-        return f"{path.name} is no safetensors file, or cut short ({size} bytes)"
-    expected = 8 + header + _tensor_bytes(path, header)
-    return None if size == expected else f"{path.name} has {size} bytes, its header says {expected}"
-
-
-def _header_bytes(path: Path) -> int:
-    with path.open("rb") as file:
-        return int.from_bytes(file.read(8), "little")
-
-
-def _data_bytes(path: Path) -> int:
-    return path.stat().st_size - 8 - _header_bytes(path)
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """A shard's own table: tensor name → dtype, shape and offsets."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header: dict[str, Any] = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    return header
-
-
-def _tensor_bytes(path: Path, header: int) -> int:
-    """Where the last tensor ends."""
+    if path.suffix != ".json":
+        return None
     try:
-        return max((entry["data_offsets"][1] for entry in read_header(path).values()), default=0)
-    except (ValueError, KeyError, TypeError, IndexError):
-        return -8 - header  # never equal to a size: named as damaged
+        data = json_file.read(path)
+    except (OSError, ValueError) as error:
+        return f"{path.name} is no JSON, or cut short ({type(error).__name__})"
+    if path.name in _OBJECTS and not isinstance(data, dict):
+        return f"{path.name} is no JSON object but {model_config.short(data)}"
+    return None

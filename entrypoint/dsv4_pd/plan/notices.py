@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class NoticeKind(enum.Enum):
-    """What a notice is about; the subject is a GPU's UUID or a role."""
+    """What a notice is about; the subject is a GPU's UUID, a member or a setting."""
 
     CARD_UNFIT = enum.auto()  # a GPU that can't carry a role
     CARD_SPARE = enum.auto()  # a GPU that could, and is not needed
@@ -16,6 +16,10 @@ class NoticeKind(enum.Enum):
     NODE_EXCLUDED = enum.auto()  # a node of the role's GPUs whose CPUs the cpuset withholds
     SOCKETS_CROSSED = enum.auto()  # a role whose GPUs sit on several sockets
     MEMORY_ELSEWHERE = enum.auto()  # a role that takes its memory from another node
+    MODEL_ABSENT = enum.auto()  # a model that `serve` fetches before it starts servers
+    MODEL_UNPINNED = enum.auto()  # one of which the commit, and so the folder, is known only then
+    MODEL_UNREAD = enum.auto()  # one whose config.json decides flags, and is not here
+    DEPRECATED = enum.auto()  # a setting that has another name now
 
 
 NUMA_KINDS = frozenset(

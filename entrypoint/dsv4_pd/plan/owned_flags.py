@@ -10,29 +10,43 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 from dsv4_pd.errors import Problem
 from dsv4_pd.host.facts import Gpu, HostFacts, NumaNode
+from dsv4_pd.plan.argument_parsers import refusal
+from dsv4_pd.plan.argument_parsers import spelled_out as spelled
+from dsv4_pd.plan.members import member
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.placement import place
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.plan.programs import server_flags
 from dsv4_pd.plan.router_args import router_argv
+from dsv4_pd.settings import layout
+from dsv4_pd.settings.fields import SHELL_WORDS
+from dsv4_pd.settings.redact import Redactor
 from dsv4_pd.settings.schema import Settings, env_name
+from dsv4_pd.settings.text import bare
 
 RouterName = Literal["sglang-router", "smg"]
 ROUTERS: tuple[RouterName, ...] = get_args(RouterName)
 # another spelling of a flag -> the flag that the plan sets
-ENGINE_SYNONYMS = {"--model": "--model-path", "--tensor-parallel-size": "--tp-size"}
+ENGINE_SYNONYMS = {
+    "--model": "--model-path",
+    "--tensor-parallel-size": "--tp-size",
+    "--enable-hicache": "--enable-hierarchical-cache",
+}
 ROUTER_SYNONYMS: Mapping[str, str] = {}
 # Not set by the plan, and still not the operator's: why.
 _BOTH_ROLES = "both roles must agree: a difference kills decode at the first request"
 ENGINE_ALSO = {
+    "--revision": "DSV4_MODEL_REVISION",  # the servers are given that commit's folder
     "--tokenizer-path": "DSV4_MODEL",
     "--config": "the plan writes it",
     "--api-key": "DSV4_API_KEY",
     "--gpu-id-step": "DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS",
+    "--hicache-size": "DSV4_KV_OFFLOAD_GB; the engine refuses this one for DeepSeek-V4",
     "--page-size": _BOTH_ROLES,
     "--kv-cache-dtype": _BOTH_ROLES,
     "--enable-pd-role-switch": "the roles are fixed",
@@ -44,6 +58,9 @@ ENGINE_ALSO = {
 ROUTER_ALSO = {
     "--api-key": "DSV4_API_KEY",
     "--control-plane-api-keys": "the guard alone has that key",
+    "--queue-size": "DSV4_QUEUE_SIZE",
+    "--queue-timeout-secs": "the queue is the front's",
+    "--rate-limit-tokens-per-second": "the limit is the front's: DSV4_MAX_CONCURRENT_REQUESTS",
     "--disable-health-check": "the router must know which servers are ready",
     "--help": "it ends the router",
     "-h": "it ends the router",
@@ -54,7 +71,6 @@ ROUTER_FREE = {"--policy": "how requests are spread; between one pair there is n
 # The setting that moves a flag, where their names differ.
 _ENGINE_SETTINGS = {
     "--model-path": "DSV4_MODEL",
-    "--revision": "DSV4_MODEL_REVISION",
     "--host": "loopback by design",
     "--port": "DSV4_PREFILL_PORT and DSV4_DECODE_PORT",
     "--nccl-port": "DSV4_PREFILL_NCCL_PORT and DSV4_DECODE_NCCL_PORT",
@@ -64,15 +80,20 @@ _ENGINE_SETTINGS = {
     "--device": "DSV4_PROFILE",
     "--mem-fraction-static": "DSV4_PREFILL_MEM_FRACTION and DSV4_DECODE_MEM_FRACTION",
     "--cuda-graph-max-bs-decode": "DSV4_MAX_RUNNING_REQUESTS",
-    "--disaggregation-mode": "DSV4_MODE",
+    "--disaggregation-mode": "DSV4_LAYOUT",
     "--disaggregation-bootstrap-port": "DSV4_BOOTSTRAP_PORT",
     "--speculative-algorithm": "DSV4_SPECULATIVE",
+    "--enable-hierarchical-cache": "DSV4_KV_OFFLOAD_GB",
+    "--hicache-ratio": "DSV4_KV_OFFLOAD_GB",
 }
 _ROUTER_SETTINGS = {
-    "--pd-disaggregation": "DSV4_MODE",
+    "--pd-disaggregation": "DSV4_LAYOUT",
     "--prefill": "DSV4_PREFILL_PORT",
     "--decode": "DSV4_DECODE_PORT",
     "--worker-urls": "DSV4_PREFILL_PORT",
+    "--host": "loopback by design",
+    "--port": "DSV4_ROUTER_PORT",
+    "--max-concurrent-requests": "DSV4_MAX_CONCURRENT_REQUESTS",
     "--prometheus-port": "DSV4_ROUTER_METRICS_PORT",
     "--request-timeout-secs": "DSV4_REQUEST_TIMEOUT",
     "--shutdown-grace-period-secs": "DSV4_DRAIN_TIMEOUT",
@@ -94,19 +115,27 @@ def engine_flags(known: Mapping[str, Profile]) -> frozenset[str]:
 
 def router_flags(routers: Sequence[RouterName] = ROUTERS) -> frozenset[str]:
     """Every flag that the plan sets on one of the routers."""
-    modes: tuple[Literal["pd", "single"], ...] = ("pd", "single")
-    argvs = (router_argv(Settings(router=name), mode) for name in routers for mode in modes)
+    layouts = [layout.parse(text) for text in ("pd:1+1", "pd:2x1+2x1", "single:1", "replicas:2x1")]
+    argvs = (
+        router_argv(settings, [member(settings, role, index) for role, index in wanted.members])
+        for name in routers
+        for settings in [Settings(router=name)]
+        for wanted in layouts
+    )
     return frozenset(word for argv in argvs for word in argv if word.startswith("--"))
 
 
 def _variants(known: Mapping[str, Profile]) -> Iterator[tuple[Settings, Profile]]:
     """Settings that between them bring out every flag."""
     for profile in known.values():
-        for mode in ("pd", "single"):
-            if ("prefill" if mode == "pd" else "single") not in profile.tensor_parallel:
+        for kind in (layout.PAIR, layout.SINGLE):
+            if kind.groups[0].role not in profile.tensor_parallel:
                 continue
             for algorithm in ("off", "eagle", "dspark"):
-                chosen = Settings(mode=mode, speculative=algorithm, model_revision="main", numa="auto")
+                chosen = Settings(
+                    layout=kind, speculative=algorithm, numa="auto",
+                    chat_template=Path("/t.jinja"), kv_offload_gb=1000.0,
+                )  # fmt: skip
                 yield chosen.with_defaults(profile.defaults), profile
 
 
@@ -169,25 +198,45 @@ def _abbreviated(flag: str, owned: Iterable[str]) -> str | None:
 
 
 def problems(environ: Mapping[str, str], known: Mapping[str, Profile]) -> list[Problem]:
-    """What the extra arguments may not set. Texts that are no shell words are the settings' own question."""
+    """What is wrong with the extra arguments: flags that the plan sets, and words that the program's own parser would
+    end on. Texts that are no shell words are the settings' own question.
+    """
     given = {name.upper(): text for name, text in environ.items()}
-    engine, router = [env_name(field) for field in _ENGINE_FIELDS], env_name("router_extra_args")
-    found: list[Problem] = []
-    if any(given.get(name) for name in engine):
+    found: list[Problem | None] = []
+    engine = [(name, text) for field in _ENGINE_FIELDS if (text := given.get(name := env_name(field)))]
+    if engine:
         owned = engine_owned(known)
-        found += [problem for name in engine if (problem := _problem(name, given.get(name, ""), owned))]
-    if given.get(router) and (problem := _problem(router, given[router], router_owned())):
-        found.append(problem)
-    return found
+        found += [_problem(name, text, owned, "engine") for name, text in engine]
+    if text := given.get(name := env_name("router_extra_args")):
+        found.append(_problem(name, text, router_owned(), _router(given)))
+    return [problem for problem in found if problem]
 
 
-def _problem(name: str, text: str, owned: Mapping[str, str]) -> Problem | None:
+def spelled_out(settings: Settings) -> Settings:
+    """With every flag of the extra arguments in full: the memory model and others look for some by name."""
+    fields = dict.fromkeys(_ENGINE_FIELDS, "engine") | {"router_extra_args": settings.router}
+    full = {field: spelled(getattr(settings, field), program) for field, program in fields.items()}
+    return settings.model_copy(update={name: text for name, text in full.items() if text != getattr(settings, name)})
+
+
+def _router(given: Mapping[str, str]) -> str:
+    """The router whose parser reads the words; one of another name is the settings' own problem."""
+    name = str(bare(given.get(env_name("router"), ""))).lower()
+    return name if name in ROUTERS else str(Settings.model_fields["router"].default)
+
+
+def _problem(name: str, text: str, owned: Mapping[str, str], program: str) -> Problem | None:
     try:
-        flags = taken(text, owned)
+        text = SHELL_WORDS.apply(text)
+        flags, words = taken(text, owned), shlex.split(text)
     except ValueError:
         return None
-    if not flags:
-        return None
-    listed = ", ".join(f"{flag} ({owner})" for flag, owner in flags)
-    remedy = "use the setting in brackets, or remove the flag"
-    return Problem(name, repr(text), f"flags that the appliance does not own; it owns {listed}", remedy)
+    shown = repr(Redactor().text(text))
+    if flags:
+        listed = ", ".join(f"{flag} ({owner})" for flag, owner in flags)
+        remedy = "use the setting in brackets, or remove the flag"
+        return Problem(name, shown, f"flags that the appliance does not own; it owns {listed}", remedy)
+    if why := refusal(words, program):
+        whose = "the engine's" if program == "engine" else f"{program}'s"
+        return Problem(name, shown, f"words that {whose} own parser takes: {why}", "correct or remove it")
+    return None

@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+_IMAGE_KEY = Path("/opt/dsv4-pd/cache-key")  # written by the Dockerfile
+
 
 def share_dir() -> Path:
     """The folder that holds `config/` and `demo/model/`: beside the installation, or the checkout."""
@@ -19,9 +21,27 @@ def venvs_dir(engine_python: Path) -> Path:
     return above[2] if len(above) > 2 else Path(sys.prefix).parent
 
 
+def models_dir() -> Path:
+    """The catalogue's folder."""
+    return share_dir() / "config" / "models"
+
+
+def presets_dir() -> Path:
+    """The folder of workload presets."""
+    return share_dir() / "config" / "presets"
+
+
 def profiles_dir() -> Path:
     """The profiles' folder."""
     return share_dir() / "config" / "profiles"
+
+
+def image_key() -> str:
+    """The key of the image that we run in, which names its compilers; blank outside an image."""
+    try:
+        return _IMAGE_KEY.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +87,16 @@ class Paths:
     def control_key(self) -> Path:
         """The key to the router's administration, mode 0600: the router and the guard read it, nobody else has it."""
         return self.run / "router.control.key"
+
+    @property
+    def front_config(self) -> Path:
+        """What the front needs to know, mode 0600."""
+        return self.run / "front.json"
+
+    @property
+    def front_key(self) -> Path:
+        """The guard's own key at the front, mode 0600: it is let in while nobody else is."""
+        return self.run / "front.guard.key"
 
     @property
     def plugin_records(self) -> Path:

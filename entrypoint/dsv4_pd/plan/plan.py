@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from dsv4_pd.host.facts import HostFacts
+from dsv4_pd.plan import presets
 from dsv4_pd.plan.about import about
 from dsv4_pd.plan.environment import child_environment
 from dsv4_pd.plan.guard_build import build as build_guard
 from dsv4_pd.plan.paths import Paths
 from dsv4_pd.plan.placement import Placement, place
+from dsv4_pd.plan.presets import Preset
 from dsv4_pd.plan.profiles import Profile
 from dsv4_pd.plan.programs import PER_RUN, ConfigFile, Program, programs
 from dsv4_pd.plan.supervisord_conf import render
@@ -44,7 +46,7 @@ def make_plan(settings: Settings, profile: Profile, facts: HostFacts, around: Su
     placement = place(settings, profile, facts)
     started = programs(settings, profile, placement, around)
     known = about(settings, profile, facts, placement, around)
-    guard = build_guard(settings, profile, placement, started, around.paths, known)
+    guard = build_guard(settings, profile, placement, started, around.paths, known, around.shape)
     files = (
         *(file for program in started for file in program.files),
         ConfigFile(around.paths.guard_config, guard.to_json()),
@@ -54,7 +56,12 @@ def make_plan(settings: Settings, profile: Profile, facts: HostFacts, around: Su
     return Plan(settings, facts, profile, placement, around.paths, environ, started, known, files)
 
 
-def complete(settings: Settings, profile: Profile, share: Path) -> Settings:
-    """What the operator left unset, from the profile."""
+def complete(settings: Settings, profile: Profile, known: Mapping[str, Preset], share: Path) -> Settings:
+    """What the operator left unset, from the preset and then from the profile.
+
+    Raises:
+        SettingsError: a preset that the profile can't have.
+    """
+    settings = presets.apply(settings, profile, known)
     settings = settings.with_defaults(profile.defaults)
     return settings.with_defaults({"model": str(share / profile.model)}) if profile.model else settings

@@ -6,7 +6,6 @@ and sglang-router 0.3.2; a test resolves them through SGLang's own argument reso
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,28 +16,26 @@ import yaml
 
 from dsv4_pd.host import numa
 from dsv4_pd.host.address import url_of
+from dsv4_pd.host.loopback import LOOPBACK
+from dsv4_pd.plan import agreement, front_build, offload
+from dsv4_pd.plan.checkpoint import expert_flags
 from dsv4_pd.plan.engine_rules import context_env, server_context
+from dsv4_pd.plan.members import Member, Port, check_ports, member, ports
 from dsv4_pd.plan.memory_model import Shape
 from dsv4_pd.plan.memory_plan import window_ratio
 from dsv4_pd.plan.paths import Paths, venvs_dir
+from dsv4_pd.plan.pinned import pinned_tokens
 from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.router_args import LOOPBACK, router_argv
+from dsv4_pd.plan.router_args import router_argv, trace_argv, trace_env
 from dsv4_pd.plan.surroundings import Surroundings
+from dsv4_pd.settings import otlp
 from dsv4_pd.settings.schema import Settings
+from dsv4_pd.settings.text import split_args
 
-# Stands in a plan for a secret that is generated when the files are written, a new one for each run.
+# Stands in a plan for what each run decides for itself: a secret drawn when the files are written, a branch's commit.
 PER_RUN = "<per run>"
 _LAUNCH = str(Path(__file__).parents[1] / "run" / "supervision" / "launch.py")
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A TCP port a program listens on, and the setting that moves it."""
-
-    setting: str
-    host: str
-    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class ConfigFile:
 class Program:
     """One supervised process tree."""
 
-    name: str  # "prefill", "decode", "single", "router", "guard"
+    name: str  # a member's ("prefill", "decode-2"), "router", "front", "guard"
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     numa_node: int | None
@@ -73,9 +70,22 @@ class Program:
 
 
 def programs(settings: Settings, profile: Profile, placement: Placement, around: Surroundings) -> tuple[Program, ...]:
-    """Every program of the appliance, in start order."""
-    servers = tuple(_server(settings, profile, placement, role, around) for role in placement.roles)
-    return (*servers, _router(settings, placement, around), _guard(settings, around))
+    """Every program of the appliance, in start order.
+
+    Raises:
+        SettingsError: a port that two would have, or servers that do not agree.
+    """
+    flags = {role.name: _flags_of(settings, profile, placement, role, around) for role in placement.roles}
+    agreement.check(flags)
+    servers = tuple(_server(settings, profile, placement, role, around, flags[role.name]) for role in placement.roles)
+    found = (*servers, _router(settings, placement, around), _front(settings, around), _guard(settings, around))
+    check_ports([(program.name, port) for program in found for port in program.ports])
+    return found
+
+
+def members(settings: Settings, placement: Placement) -> tuple[Member, ...]:
+    """The servers of the plan with their ports."""
+    return tuple(member(settings, role.role, role.index) for role in placement.roles)
 
 
 def server_flags(
@@ -85,20 +95,30 @@ def server_flags(
     role: RolePlacement,
     policy: numa.Policy = "none",
     shape: Shape | None = None,
+    source: Path | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The flags of one SGLang server as its `--config` file spells them."""
-    flags = _common_flags(settings) | _role_flags(settings, role.role)
+    """The flags of one SGLang server as its `--config` file spells them.
+
+    `source` is the model's folder, here or to be fetched; None: a branch's commit decides, at the start.
+    """
+    flags = _common_flags(settings, source) | _role_flags(settings, member(settings, role.role, role.index))
     if placement.device == "cuda":
-        flags |= _gpu_flags(settings, placement, role, policy)
-        if ratio := window_ratio(settings, role, shape):
+        flags |= _gpu_flags(settings, placement, role, policy) | expert_flags(config)
+        if ratio := window_ratio(settings, role, shape, pinned_tokens(settings, profile, placement)):
             flags["swa-full-tokens-ratio"] = ratio
+        flags |= offload.flags(settings, profile, role, shape)
     return flags | dict(profile.engine.get("common", {})) | dict(profile.engine.get(role.role, {}))
 
 
-def _common_flags(settings: Settings) -> dict[str, Any]:
-    """What both roles must agree on, from one source; a mismatch kills decode at the first request."""
+def _common_flags(settings: Settings, source: Path | None) -> dict[str, Any]:
+    """What both roles must agree on, from one source; a mismatch kills decode at the first request.
+
+    The model is given as its folder, which `serve` fills before the servers start: an engine that is given a name asks
+    the Hub again at every start, and takes what a branch leads to by then.
+    """
     flags: dict[str, Any] = {
-        "model-path": settings.model,
+        "model-path": str(source or PER_RUN),
         "served-model-name": settings.served_model_name or settings.model,
         "host": LOOPBACK,
         "context-length": server_context(settings),
@@ -112,8 +132,8 @@ def _common_flags(settings: Settings) -> dict[str, Any]:
         "log-level": "debug" if settings.log_level == "debug" else "info",
         "log-level-http": "warning",
     }
-    if settings.model_revision:
-        flags["revision"] = settings.model_revision
+    if settings.chat_template:
+        flags["chat-template"] = str(settings.chat_template)
     return flags | _speculative_flags(settings)
 
 
@@ -129,16 +149,15 @@ def _speculative_flags(settings: Settings) -> dict[str, Any]:
     return {"speculative-algorithm": "DSPARK"} if settings.speculative == "dspark" else {}
 
 
-def _role_flags(settings: Settings, role: str) -> dict[str, Any]:
-    if role == "single":
-        return {"port": settings.prefill_port, "nccl-port": settings.prefill_nccl_port}
-    prefill = role == "prefill"
-    return {
-        "port": settings.prefill_port if prefill else settings.decode_port,
-        "nccl-port": settings.prefill_nccl_port if prefill else settings.decode_nccl_port,
-        "disaggregation-mode": role,
+def _role_flags(settings: Settings, one: Member) -> dict[str, Any]:
+    own: dict[str, Any] = {"port": one.port, "nccl-port": one.nccl_port}
+    if one.role == "single":
+        return own
+    return own | {
+        "disaggregation-mode": one.role,
         "disaggregation-transfer-backend": "nixl",  # the engine's default is mooncake
-        "disaggregation-bootstrap-port": settings.bootstrap_port,
+        # Decode takes it from each request, which names the prefill that has it.
+        "disaggregation-bootstrap-port": one.bootstrap_port or settings.bootstrap_port,
     }
 
 
@@ -208,15 +227,26 @@ def _no_proxy(environ: Mapping[str, str]) -> str:
     return ",".join(dict.fromkeys([*filter(None, own.split(",")), LOOPBACK, "localhost"]))
 
 
-def _server(
+def _flags_of(
     settings: Settings, profile: Profile, placement: Placement, role: RolePlacement, around: Surroundings
+) -> dict[str, Any]:
+    return server_flags(
+        settings, profile, placement, role, around.numa_policy, around.shape, around.source, around.config
+    )
+
+
+def _server(
+    settings: Settings,
+    profile: Profile,
+    placement: Placement,
+    role: RolePlacement,
+    around: Surroundings,
+    flags: Mapping[str, Any],
 ) -> Program:
-    flags = server_flags(settings, profile, placement, role, around.numa_policy, around.shape)
-    config = ConfigFile(around.paths.run / f"{role.role}.yaml", yaml.safe_dump(flags, sort_keys=False))
-    key = _key_files(settings, around.paths, role.role)
-    extra = settings.decode_extra_args if role.role == "decode" else settings.prefill_extra_args
+    config = ConfigFile(around.paths.run / f"{role.name}.yaml", yaml.safe_dump(dict(flags), sort_keys=False))
+    key = _key_files(settings, around.paths, role.name)
     return Program(
-        name=role.role,
+        name=role.name,
         argv=(
             *_numactl(role, around.numa_policy),
             str(settings.engine_python),
@@ -226,14 +256,14 @@ def _server(
             "--",
             "--config",
             str(config.path),
-            *split_args(extra),
+            *split_args(settings.extra_args(role.role)),
         ),
         env=tuple(sorted(server_env(settings, profile, placement, around).items())),
         numa_node=role.numa_node,
         gpus=tuple(gpu.uuid for gpu in role.gpus),
-        ports=_server_ports(settings, role.role),
+        ports=ports(member(settings, role.role, role.index), LOOPBACK),
         ready_url=f"http://{LOOPBACK}:{flags['port']}/ready",
-        log_path=around.paths.log(role.role),
+        log_path=around.paths.log(role.name),
         files=(config, *key),
         stop_wait_s=30,  # prefill answers TERM in 19 s even when idle; the guard ends an idle server hard
     )
@@ -255,19 +285,11 @@ def _numactl(role: RolePlacement, policy: numa.Policy) -> tuple[str, ...]:
     return numa.arguments(role.numa_nodes, role.memory_nodes, policy)
 
 
-def _server_ports(settings: Settings, role: str) -> tuple[Port, ...]:
-    prefix = "DECODE" if role == "decode" else "PREFILL"
-    http = settings.decode_port if role == "decode" else settings.prefill_port
-    nccl = settings.decode_nccl_port if role == "decode" else settings.prefill_nccl_port
-    ports = [Port(f"DSV4_{prefix}_PORT", LOOPBACK, http), Port(f"DSV4_{prefix}_NCCL_PORT", LOOPBACK, nccl)]
-    if role == "prefill":
-        ports.append(Port("DSV4_BOOTSTRAP_PORT", LOOPBACK, settings.bootstrap_port))
-    return tuple(ports)
-
-
 def _router(settings: Settings, placement: Placement, around: Surroundings) -> Program:
     key = _key_files(settings, around.paths, "router")
     module = "smg.launch_router" if settings.router == "smg" else "sglang_router.launch_router"
+    traces, no_proxy = otlp.endpoint(around.environ), _no_proxy(around.environ)
+    env = {**trace_env(settings, traces), "NO_PROXY": no_proxy, "no_proxy": no_proxy}
     return Program(
         name="router",
         argv=(
@@ -278,17 +300,18 @@ def _router(settings: Settings, placement: Placement, around: Surroundings) -> P
             "--control-key-file",
             str(around.paths.control_key),
             "--",
-            *router_argv(settings, placement.mode),
+            *router_argv(settings, members(settings, placement)),
+            *trace_argv(traces),
             *split_args(settings.router_extra_args),
         ),
-        env=(("NO_PROXY", _no_proxy(around.environ)), ("no_proxy", _no_proxy(around.environ))),
+        env=tuple(env.items()),
         numa_node=None,
         gpus=(),
         ports=(
-            Port("DSV4_PORT", settings.host, settings.port),
+            Port("DSV4_ROUTER_PORT", LOOPBACK, settings.router_port),
             Port("DSV4_ROUTER_METRICS_PORT", LOOPBACK, settings.router_metrics_port),
         ),
-        ready_url=f"{url_of(settings.host, settings.port)}/readiness",
+        ready_url=f"{front_build.router_url(settings)}/readiness",
         log_path=around.paths.log("router"),
         files=(*key, ConfigFile(around.paths.control_key, PER_RUN)),
         autorestart=True,
@@ -304,6 +327,31 @@ def router_python(settings: Settings) -> Path:
     return venvs_dir(settings.engine_python) / name / "bin" / "python"
 
 
+def _front(settings: Settings, around: Surroundings) -> Program:
+    key = _key_files(settings, around.paths, "front")
+    config = front_build.configuration(settings, around.paths, key[0].path if key else None)
+    return Program(
+        name="front",
+        argv=front_build.argv(around.paths.front_config),
+        env=(("PYTHONUNBUFFERED", "1"),),
+        numa_node=None,
+        gpus=(),
+        ports=(
+            Port("DSV4_PORT", settings.host, settings.port),
+            Port("DSV4_FRONT_METRICS_PORT", LOOPBACK, settings.front_metrics_port),
+        ),
+        ready_url=f"{front_build.front_url(settings)}/livez",
+        log_path=around.paths.log("front"),
+        files=(
+            ConfigFile(around.paths.front_config, config.to_json()),
+            *key,
+            ConfigFile(around.paths.front_key, PER_RUN),
+        ),
+        autorestart=True,
+        stop_wait_s=int(settings.drain_timeout) + 5,
+    )
+
+
 def _guard(settings: Settings, around: Surroundings) -> Program:
     return Program(
         name="guard",
@@ -317,8 +365,3 @@ def _guard(settings: Settings, around: Surroundings) -> Program:
         autorestart=True,
         stop_wait_s=5,
     )
-
-
-def split_args(text: str) -> tuple[str, ...]:
-    """Extra arguments as shell words; the settings have checked that they split."""
-    return tuple(shlex.split(text))

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
 
-from dsv4_pd.host.address import bracketed
+from dsv4_pd.host.loopback import LOOPBACK
+from dsv4_pd.plan.members import Member
 from dsv4_pd.settings.schema import Settings
 
-LOOPBACK = "127.0.0.1"
 # A token is four to five bytes of text, six in a JSON escape of each byte; this is what the engine's gate lets in, too.
 BYTES_PER_TOKEN = 16
 PAYLOAD_MIN_BYTES = 1 << 20
+# The spans of both routers have this target, and are written at info: at a higher level there is no span to send.
+_SPANS = "smg::otel-trace"
 # At its own info level the router writes two lines for every request, probes included.
 _LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "error"}
 
 
-def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str, ...]:
+def router_argv(settings: Settings, members: Sequence[Member]) -> tuple[str, ...]:
     """Flags without the keys, which the launcher adds from files."""
     return (
         "--host",
-        bracketed(settings.host),
+        LOOPBACK,
         "--port",
-        str(settings.port),
-        *_workers(settings, mode),
+        str(settings.router_port),
+        *_workers(members),
         "--policy",
         "round_robin",
         # One pair: two failing requests would open the breaker on both servers for a minute, and a retry repeats
@@ -64,6 +66,20 @@ def router_argv(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str,
     )
 
 
+def trace_argv(endpoint: str | None) -> tuple[str, ...]:
+    """Flags that send a span of each request to a collector (HOST:PORT)."""
+    return ("--enable-trace", "--otlp-traces-endpoint", endpoint) if endpoint else ()
+
+
+def trace_env(settings: Settings, endpoint: str | None) -> dict[str, str]:
+    """The router's log as ever, and its spans at their own level; its flag has one level for everything.
+
+    >>> trace_env(Settings(), "c:4317"), trace_env(Settings(), None)
+    ({'RUST_LOG': 'warn,smg::otel-trace=info'}, {})
+    """
+    return {"RUST_LOG": f"{_LEVELS[settings.log_level]},{_SPANS}=info"} if endpoint else {}
+
+
 def payload_limit(context_length: int) -> int:
     """Bytes that one request's body may have: as many as the gate in the engines takes (`dsv4_gate.sizes`).
 
@@ -77,28 +93,25 @@ def payload_limit(context_length: int) -> int:
 
 
 def _limits(settings: Settings) -> tuple[str, ...]:
-    """How many requests are let in, so that overload is an answer and no wait (docs/adr/0602).
-
-    smg's limit is exact and its queue waits. sglang-router's is a bucket, refilled by as many a second as it holds
-    unless told otherwise, and its queue answers a bare 408 at once; without a queue that is a 429.
+    """None in the router: the front lets in as many as decode takes, exactly (docs/adr/0606), and sglang-router's own
+    limit is a bucket from which clients that leave take for good.
     """
-    limit = ("--max-concurrent-requests", str(settings.max_concurrent_requests))
-    if settings.router == "smg":
-        # Its plain log writes what a client sent as it came, line breaks and all; its JSON escapes them.
-        return (*limit, "--queue-size", str(settings.queue_size), "--log-json")
-    return (*limit, "--queue-size", "0", "--rate-limit-tokens-per-second", "1")
+    limit = ("--max-concurrent-requests", "-1")
+    # smg's plain log writes what a client sent as it came, line breaks and all; its JSON escapes them. Silent streams
+    # are kept open by the front, which begins before there is an answer, the same with both routers.
+    return (*limit, "--log-json", "--sse-keepalive-secs", "0") if settings.router == "smg" else limit
 
 
-def _workers(settings: Settings, mode: Literal["pd", "single"]) -> tuple[str, ...]:
-    prefill = f"http://{LOOPBACK}:{settings.prefill_port}"
-    if mode == "single":
-        return ("--worker-urls", prefill)
-    # Without the second value the bootstrap port is "none", not 8998.
-    return (
-        "--pd-disaggregation",
-        "--prefill",
-        prefill,
-        str(settings.bootstrap_port),
-        "--decode",
-        f"http://{LOOPBACK}:{settings.decode_port}",
-    )
+def _workers(members: Sequence[Member]) -> tuple[str, ...]:
+    if all(one.role == "single" for one in members):
+        return ("--worker-urls", *(_url(one) for one in members))
+    words = ["--pd-disaggregation"]
+    for one in members:
+        words += [f"--{one.role}", _url(one)]
+        if one.bootstrap_port is not None:
+            words.append(str(one.bootstrap_port))  # without it the bootstrap port is "none", not 8998
+    return tuple(words)
+
+
+def _url(one: Member) -> str:
+    return f"http://{LOOPBACK}:{one.port}"

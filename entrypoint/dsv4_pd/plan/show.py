@@ -13,8 +13,9 @@ from typing import Any
 
 from dsv4_pd.host import capture
 from dsv4_pd.host.parse import format_cpu_list
-from dsv4_pd.plan import memory_plan
+from dsv4_pd.plan import memory_plan, offload, presets
 from dsv4_pd.plan.memory_model import Estimate
+from dsv4_pd.plan.pinned import pinned_tokens
 from dsv4_pd.plan.placement import Placement, RolePlacement
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.programs import Program
@@ -53,11 +54,13 @@ def as_dict(situation: Situation) -> dict[str, Any]:
     mask = Mask(plan)
     return {
         "profile": plan.profile.name,
+        "tuned": tuned_lines(situation),
         "settings": _settings(plan),
         "facts": json.loads(capture.to_json(situation.facts)),
-        "placement": _placement(plan.placement),
+        "placement": _placement(situation),
         "numa_policy": situation.around.numa.policy,
         "memory": [_memory(card) for card in _estimates(situation)],
+        "kv_offload": offload.lines(plan.settings, plan.profile, plan.placement, situation.around.shape),
         "environment": mask.variables(plan.environ),
         "programs": [_program(program, mask) for program in plan.programs],
         "files": {str(file.path): mask.text(file.text) for file in plan.files},
@@ -69,14 +72,15 @@ def _settings(plan: Plan) -> dict[str, Any]:
     return {env_name(k): (SECRET if k in SECRETS and v else v) for k, v in shown.items()}
 
 
-def _placement(placement: Placement) -> dict[str, Any]:
+def _placement(situation: Situation) -> dict[str, Any]:
+    placement = situation.planned().placement
     return {
         "mode": placement.mode,
         "device": placement.device,
         "roles": [_role(role) for role in placement.roles],
         "notices": [
             {"kind": notice.kind.name.lower(), "subject": notice.subject, "text": notice.text}
-            for notice in placement.notices
+            for notice in situation.notices
         ],
     }
 
@@ -84,6 +88,7 @@ def _placement(placement: Placement) -> dict[str, Any]:
 def _role(role: RolePlacement) -> dict[str, Any]:
     return {
         "role": role.role,
+        "member": role.name,
         "tensor_parallel": role.tensor_parallel,
         "numa_node": role.numa_node,
         "cpus": sorted(role.cpus),
@@ -130,7 +135,8 @@ def _memory(card: Estimate) -> dict[str, Any]:
 
 def _estimates(situation: Situation) -> tuple[Estimate, ...]:
     plan, shape = situation.planned(), situation.around.shape
-    return memory_plan.estimates(plan.settings, plan.placement, shape) if shape else ()
+    pinned = pinned_tokens(plan.settings, plan.profile, plan.placement)
+    return memory_plan.estimates(plan.settings, plan.placement, shape, pinned) if shape else ()
 
 
 def as_text(situation: Situation) -> str:
@@ -148,6 +154,8 @@ def sections(situation: Situation) -> dict[str, list[str]]:
     mask = Mask(plan)
     return {
         "profile": [f"profile: {plan.profile.name} — {plan.profile.description}"],
+        "preset": _preset_lines(situation),
+        "tuned": tuned_lines(situation),
         "settings": ["settings", *_setting_lines(plan)],
         "placement": placement_lines(situation),
         "memory": _memory_lines(situation),
@@ -155,6 +163,26 @@ def sections(situation: Situation) -> dict[str, list[str]]:
         **{f"program {program.name}": program_lines(program, mask) for program in plan.programs},
         **{f"file {file.path}": _file_lines(file.path, mask.text(file.text)) for file in plan.files},
     }
+
+
+def _preset_lines(situation: Situation) -> list[str]:
+    """What the preset decided and where the operator's own value won; the figures stand under `memory`."""
+    plan, preset = situation.planned(), situation.preset
+    if preset is None:
+        return []
+    decided, own = presets.shares(preset, plan.profile, situation.own)
+    shown = _settings(plan)
+    kept = f"; your own: {', '.join(map(env_name, own))}" if own else ""
+    return [
+        f"preset: {preset.name} — {preset.description}{kept}",
+        *(f"  {env_name(name)} = {shown[env_name(name)]}" for name in decided),
+    ]
+
+
+def tuned_lines(situation: Situation) -> list[str]:
+    """What a receipt of `dsv4-pd tune` decided, or why it did not; how many it served is never said without one."""
+    found = situation.tuned
+    return [] if found is None else [f"tuned: {found.line}", *([f"  {found.users}"] if found.users else [])]
 
 
 def _setting_lines(plan: Plan) -> list[str]:
@@ -170,7 +198,7 @@ def placement_lines(situation: Situation) -> list[str]:
         "placement",
         *_table(placement),
         *([f"  NUMA policy: {permission.policy}{reason}"] if bound else []),
-        *(f"  notice: {notice.text}" for notice in placement.notices),
+        *(f"  notice: {notice.text}" for notice in situation.notices),
     ]
 
 
@@ -180,7 +208,7 @@ def _table(placement: Placement) -> list[str]:
         cpus = format_cpu_list(role.cpus) or "all"
         node = ",".join(map(str, role.numa_nodes)) or "-"
         gpus = [(str(g.index), g.uuid, g.pci_bus_id) for g in role.gpus] or [("-", "(CPU)", "-")]
-        rows += [(role.role, *gpu, node, cpus) for gpu in gpus]
+        rows += [(role.name, *gpu, node, cpus) for gpu in gpus]
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
     return [
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -189,11 +217,16 @@ def _table(placement: Placement) -> list[str]:
 
 def _memory_lines(situation: Situation) -> list[str]:
     """The memory model's sum a role; it needs the model's shape, not a GPU."""
-    cards = _estimates(situation)
+    cards, plan = _estimates(situation), situation.planned()
+    names = tuple(role.name for role in plan.placement.roles if role.gpus)
     return (
         [
             "memory (computed, not measured)",
-            *("  " + line for line in memory_plan.table(cards, situation.settings.context_length)),
+            *("  " + line for line in memory_plan.table(cards, situation.settings.context_length, names)),
+            *(
+                "  " + line
+                for line in offload.lines(plan.settings, plan.profile, plan.placement, situation.around.shape)
+            ),
         ]
         if cards
         else []

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.host.facts import Gpu, HostFacts
+from dsv4_pd.plan import arriving
+from dsv4_pd.plan.members import Port
 from dsv4_pd.plan.notices import Notice
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.presets import Preset
 from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.programs import Port
 from dsv4_pd.plan.surroundings import Surroundings
+from dsv4_pd.plan.tuned import Tuned
 from dsv4_pd.settings.schema import Settings
 
 
@@ -25,7 +28,11 @@ class Situation:
     around: Surroundings
     plan: Plan | None = None
     refusal: ApplianceError | None = None
-    busy_ports: tuple[tuple[Port, str], ...] = ()  # port and why it can't be bound
+    own: frozenset[str] = frozenset()  # fields that the operator set: the rest are a preset's, a profile's, ours
+    preset: Preset | None = None
+    busy_ports: tuple[tuple[Port, int], ...] = ()  # port and why it can't be bound: errno
+    door_files: tuple[tuple[str, str], ...] = ()  # setting and why the file that it names can't be used
+    tuned: Tuned | None = None  # what a receipt of `dsv4-pd tune` says; None: there is none
 
     @property
     def placement(self) -> Placement | None:
@@ -35,7 +42,7 @@ class Situation:
     @property
     def notices(self) -> tuple[Notice, ...]:
         """What planning remarked."""
-        return self.plan.placement.notices if self.plan else ()
+        return (*self.plan.placement.notices, *arriving.notices(self.settings, self.around)) if self.plan else ()
 
     @property
     def on_gpus(self) -> bool:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
-import socket
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from dsv4_pd.host import listening
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.numa import Permission, Policy
 from dsv4_pd.host.read import probe_node
-from dsv4_pd.plan import folders, model_context
-from dsv4_pd.plan.memory_model import Shape
-from dsv4_pd.plan.model_files import Model, hub_cache, look, read_shape
+from dsv4_pd.plan import catalogue, folders, model_config
+from dsv4_pd.plan.catalogue import Entry
+from dsv4_pd.plan.memory_model import Shape, shape_of
+from dsv4_pd.plan.model_context import derived
+from dsv4_pd.plan.model_files import Model, hub_cache, look, read_config, snapshot
 from dsv4_pd.plan.paths import Paths, share_dir, venvs_dir
 from dsv4_pd.settings.schema import Settings
 
@@ -37,24 +41,34 @@ class Disk:
     setting: str
     path: Path
     free_bytes: int | None
+    executable: bool = True  # whether what lies there may be executed, and loaded as a library
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Read once beside the facts; the defaults are a machine in order."""
+    """Read once beside the facts; the defaults are a healthy machine."""
 
     paths: Paths
     share: Path
     environ: Mapping[str, str] = field(default_factory=_nothing)  # the operator's own variables
     numa: Permission = field(default_factory=lambda: Permission("membind"))
     model: Model = field(default_factory=lambda: Model(None))
-    model_context: int | None = None  # tokens that the model's config.json allows; None: not known
+    arriving: Path | None = None  # where a model that is not here will lie; None: that takes a commit to know
+    model_context: int | None = None  # tokens that the model allows; None: not known
     shape: Shape | None = field(default_factory=Shape)  # of the model; None: not one that the memory model knows
+    entry: Entry | None = None  # of the catalogue
+    config: Mapping[str, Any] | None = None  # the model's config.json, or what the catalogue knows of it
+    unreadable: Mapping[str, str] = field(default_factory=_nothing)  # field -> why the file that it names can't be read
     disks: tuple[Disk, ...] = ()
     executable: frozenset[Path] | None = None  # interpreters that can be started; None: not asked
     tools: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))  # program -> on the path
     versions: Mapping[str, str] = field(default_factory=_nothing)  # installed packages of engine and router
     running: bool = False  # an appliance runs in this run folder: ports and GPUs are then in use by right
+
+    @property
+    def source(self) -> Path | None:
+        """The folder that the servers open; None: it is named after a commit that only the fetch tells."""
+        return self.model.path or self.arriving
 
     @property
     def numa_policy(self) -> Policy:
@@ -70,44 +84,52 @@ def read(
     settings: Settings,
     environ: Mapping[str, str],
     facts: HostFacts,
+    models: Mapping[str, Entry],
     machine: Machine,
     interpreters: Iterable[Path],
 ) -> Surroundings:
     """Ask the machine that we run on."""
-    paths = folders.resolve(settings, environ)
-    model = _model(settings, environ)
-    return Surroundings(
-        paths=paths,
-        share=share_dir(),
-        environ=environ,
+    found = _anywhere(settings, environ, models)
+    return replace(
+        found,
         numa=_permission(settings, facts, machine),
-        model=model,
-        model_context=model_context.read(model.path),
-        shape=read_shape(model),
-        disks=tuple(_disks(paths, model, hub_cache(environ))),
+        unreadable=_unreadable(settings),
+        disks=tuple(_disks(found.paths, found.model, hub_cache(environ))),
         executable=frozenset(path for path in interpreters if os.access(path, os.X_OK)),
         tools={name: shutil.which(name, path=environ.get("PATH", os.defpath)) is not None for name in TOOLS},
-        versions=installed_versions(settings.engine_python),
-        running=appliance_runs(paths.run),
+        running=appliance_runs(found.paths.run),
     )
 
 
 def assume(
-    settings: Settings, environ: Mapping[str, str], facts: HostFacts, machine: Machine | None = None
+    settings: Settings,
+    environ: Mapping[str, str],
+    facts: HostFacts,
+    models: Mapping[str, Entry],
+    machine: Machine | None = None,
 ) -> Surroundings:
-    """For a machine that we can't ask: in order, but for the NUMA policy that its capture holds and a model given
-    as a folder here.
+    """For a machine that we can't ask: healthy, but for the NUMA policy that its capture holds and a model given as
+    a folder here.
     """
-    model = _model(settings, environ)
     permission = _permission(settings, facts, machine) if machine else Permission("membind")
+    return replace(_anywhere(settings, environ, models), numa=permission)
+
+
+def _anywhere(settings: Settings, environ: Mapping[str, str], models: Mapping[str, Entry]) -> Surroundings:
+    """What is asked of this machine even where another one is planned for."""
+    model, known = _model(settings, environ), catalogue.find(settings.model, models)
+    own = read_config(model)
+    said = own or (known.config if known else None)
     return Surroundings(
         paths=folders.resolve(settings, environ),
         share=share_dir(),
         environ=environ,
-        numa=permission,
         model=model,
-        model_context=model_context.read(model.path),
-        shape=read_shape(model),
+        arriving=snapshot(settings.model, settings.model_revision, environ),
+        model_context=(derived(own) if own else None) or (known.context if known else None),
+        shape=shape_of(said, model.total_bytes or (known.weights_bytes if known else None)) if said else None,
+        entry=known,
+        config=model_config.sound(said) if said else None,
         versions=installed_versions(settings.engine_python),
     )
 
@@ -121,6 +143,17 @@ def _model(settings: Settings, environ: Mapping[str, str]) -> Model:
         return Model(where, (f"{where} can't be read ({error.strerror})",))
 
 
+def _unreadable(settings: Settings) -> dict[str, str]:
+    """Files that settings name and that can't be read as text."""
+    if settings.chat_template is None:
+        return {}
+    try:
+        settings.chat_template.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        return {"chat_template": (error.strerror or str(error)) if isinstance(error, OSError) else "not UTF-8 text"}
+    return {}
+
+
 def _permission(settings: Settings, facts: HostFacts, machine: Machine) -> Permission:
     """Not tried where nothing is to be bound."""
     return Permission("membind") if settings.numa == "off" else machine.numa(probe_node(facts))
@@ -129,22 +162,17 @@ def _permission(settings: Settings, facts: HostFacts, machine: Machine) -> Permi
 def _disks(paths: Paths, model: Model, hub: Path) -> Iterator[Disk]:
     yield Disk("run", "DSV4_RUN_DIR", paths.run, folders.free_below(paths.run))
     yield Disk("state", "DSV4_STATE_DIR", paths.state, folders.free_below(paths.state))
-    yield Disk("cache", "DSV4_CACHE_DIR", paths.cache, folders.free_below(paths.cache))
+    yield Disk("cache", "DSV4_CACHE_DIR", paths.cache, folders.free_below(paths.cache), folders.executable(paths.cache))
     if model.path is None:
         yield Disk("model", "HF_HOME", hub, folders.free_below(hub))
 
 
-def bind_refusal(host: str, number: int) -> str | None:
-    """Why a TCP port can't be bound, or None."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as sock:
-        # As the servers do: a port in TIME_WAIT is free for them.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((host, number))
-            sock.listen(1)
-        except OSError as error:
-            return f"can't be bound ({(error.strerror or str(error)).lower()})"
+def bind_refusal(host: str, number: int) -> int | None:
+    """Why a TCP port can't be bound (errno), or None."""
+    try:
+        listening.open_socket(host, number, 1).close()
+    except OSError as error:
+        return error.errno or errno.EIO
     return None
 
 

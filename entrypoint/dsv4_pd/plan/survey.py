@@ -10,12 +10,26 @@ from dsv4_pd.errors import ApplianceError, SettingsError
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.read import facts_of
-from dsv4_pd.plan import engine_rules, owned_flags, profiles, surroundings
-from dsv4_pd.plan.paths import profiles_dir, share_dir
+from dsv4_pd.plan import (
+    catalogue,
+    door_files,
+    engine_rules,
+    owned_flags,
+    presets,
+    profiles,
+    shipped,
+    speculative,
+    surroundings,
+    tuned,
+)
+from dsv4_pd.plan.ahead import Ahead
+from dsv4_pd.plan.members import Port
+from dsv4_pd.plan.paths import share_dir
 from dsv4_pd.plan.placement import choose_profile
 from dsv4_pd.plan.plan import Plan, complete, make_plan
 from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.programs import Port, router_python
+from dsv4_pd.plan.programs import router_python
+from dsv4_pd.plan.shipped import Shipped
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings import load
@@ -24,54 +38,90 @@ from dsv4_pd.settings.schema import PREFIX, Settings
 AroundOf = Callable[[Settings], Surroundings]
 
 
-def survey(environ: Mapping[str, str], machine: Machine) -> Situation:
-    """The situation on a machine, or on a captured one, whose surroundings are then assumed to be in order.
+def survey(environ: Mapping[str, str], machine: Machine, ahead: Ahead | None = None) -> Situation:
+    """The situation on a machine, or on a captured one, whose surroundings are then assumed to be in order. `ahead`:
+    what the Hub tells of a model that is not here.
 
     Raises:
         SettingsError: with every setting that is wrong; what the hardware refuses is in the situation instead.
     """
     given = MappingProxyType(dict(environ) if machine.here else only_settings(environ))
-    known = profiles.read_all(profiles_dir())
-    settings, facts = read_settings(given, known), facts_of(machine)
+    known = shipped.read()
+    settings, facts = read_settings(given, known.profiles), facts_of(machine)
+    measured = None
+    if machine.here:  # a receipt of this machine says nothing about a captured one
+        overlaid, measured = tuned.follow(settings, facts, given)
+        if measured and measured.layout:
+            given = MappingProxyType(overlaid)
+            settings = read_settings(given, known.profiles)
 
     def around(complete_: Settings) -> Surroundings:
         if not machine.here:
-            return surroundings.assume(complete_, given, facts, machine)
+            return surroundings.assume(complete_, given, facts, known.models, machine)
         interpreters = (complete_.engine_python, router_python(complete_))
-        return surroundings.read(complete_, given, facts, machine, interpreters)
+        found = surroundings.read(complete_, given, facts, known.models, machine, interpreters)
+        return ahead.seen_in(found) if ahead else found
 
-    found = consider(settings, facts, known, around)
-    return replace(found, busy_ports=busy_ports(found.plan)) if machine.here and found.plan else found
+    situation = replace(consider(settings, facts, known, around), tuned=measured)
+    if not machine.here:
+        return situation
+    ports = busy_ports(situation.plan) if situation.plan else ()
+    return replace(situation, busy_ports=ports, door_files=door_files.refusals(situation.settings))
 
 
-def survey_facts(environ: Mapping[str, str], facts: HostFacts) -> Situation:
+def survey_facts(environ: Mapping[str, str], facts: HostFacts, ahead: Ahead | None = None) -> Situation:
     """The same for a machine of which only the facts are known.
 
     Raises:
         SettingsError: with every setting that is wrong.
     """
     given = MappingProxyType(only_settings(environ))
-    known = profiles.read_all(profiles_dir())
-    return consider(read_settings(given, known), facts, known, lambda s: surroundings.assume(s, given, facts))
+    known = shipped.read()
+    settings = read_settings(given, known.profiles)
+
+    def around(complete_: Settings) -> Surroundings:
+        found = surroundings.assume(complete_, given, facts, known.models)
+        return ahead.seen_in(found) if ahead else found
+
+    return consider(settings, facts, known, around)
 
 
-def consider(settings: Settings, facts: HostFacts, known: Mapping[str, Profile], around_of: AroundOf) -> Situation:
+def consider(settings: Settings, facts: HostFacts, known: Shipped, around_of: AroundOf) -> Situation:
     """From what was read to a plan, or to the reason why there is none: the other checks then still speak."""
     profile, plan, refusal = None, None, None
+    own = frozenset(settings.model_fields_set)
     try:
-        profile = profiles.pick(known, choose_profile(settings, facts, known))
-        settings = complete(settings, profile, share_dir())
+        profile = profiles.pick(known.profiles, choose_profile(settings, facts, known.profiles))
+        settings = complete(settings, profile, known.presets, share_dir())
+        settings = catalogue.resolve(settings, known.models)
     except ApplianceError as error:
         refusal = error
     around = around_of(settings)
-    if profile is not None:
+    if profile is not None and refusal is None:
         try:
-            if wrong := engine_rules.problems(settings, profile, around):
-                raise SettingsError(wrong)
+            settings = _fitting(settings, profile, around)
             plan = make_plan(settings, profile, facts, around)
         except ApplianceError as error:
             refusal = error
-    return Situation(settings, facts, profile, around, plan, refusal)
+    preset = presets.chosen(settings, known.presets)
+    return Situation(settings, facts, profile, around, plan, refusal, own, preset)
+
+
+def _fitting(settings: Settings, profile: Profile, around: Surroundings) -> Settings:
+    """`auto` decided, so that from here on the settings name what is used.
+
+    Raises:
+        SettingsError: with every rule of the engine that is broken, and an algorithm that can't work.
+    """
+    problems = engine_rules.problems(settings, profile, around)
+    algorithm = settings.speculative
+    try:
+        algorithm, _ = speculative.decide(settings.speculative, around.config, settings.model, profile.device)
+    except SettingsError as error:
+        problems += error.problems
+    if problems:
+        raise SettingsError(problems)
+    return settings.model_copy(update={"speculative": algorithm})
 
 
 def read_settings(environ: Mapping[str, str], known: Mapping[str, Profile]) -> Settings:
@@ -87,7 +137,7 @@ def read_settings(environ: Mapping[str, str], known: Mapping[str, Profile]) -> S
         raise SettingsError([*error.problems, *taken]) from error
     if taken:
         raise SettingsError(taken)
-    return settings
+    return owned_flags.spelled_out(settings)
 
 
 def only_settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -95,7 +145,7 @@ def only_settings(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name.upper().startswith(PREFIX)}
 
 
-def busy_ports(plan: Plan) -> tuple[tuple[Port, str], ...]:
-    """Ports of the plan that can't be bound now, and why."""
+def busy_ports(plan: Plan) -> tuple[tuple[Port, int], ...]:
+    """Ports of the plan that can't be bound now, and why (errno)."""
     ports = (port for program in plan.programs for port in program.ports)
     return tuple((port, why) for port in ports if (why := surroundings.bind_refusal(port.host, port.number)))

@@ -7,14 +7,17 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, SecretStr
+from pydantic import AfterValidator, InstanceOf, PlainSerializer, SecretStr
 
-from dsv4_pd.settings import gpu_list, names_of
+from dsv4_pd.settings import gpu_list, layout, names_of
+from dsv4_pd.settings.layout import Layout
 from dsv4_pd.settings.rule import Rule
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 # Routers count in 32 bits, some of them signed; no machine comes near it.
 COUNT_MAX = 2**31 - 1
+# Tokens. The guard's own request and the warm-up's shortest (28) must fit, or nothing ever becomes READY.
+CONTEXT_MIN = 64
 # A timer beyond overflows in one of the programs; nobody waits longer.
 LONGEST_S = 30 * 86400.0
 _NUMBER = r"[0-9]{1,12}(?:\.[0-9]{1,12})?|\.[0-9]{1,12}"
@@ -59,7 +62,7 @@ def parse_duration(value: Any) -> float:
             raise ValueError
         value = float(match[1]) * _UNITS[match[2]]
     seconds = number(value)
-    if not 0 < seconds <= LONGEST_S:
+    if not 1 <= seconds <= LONGEST_S:  # a probe alone may take longer than less
         raise ValueError
     return seconds
 
@@ -71,7 +74,7 @@ def parse_whole_duration(value: Any) -> float:
     (90.0, 90.0)
     """
     seconds = parse_duration(value)
-    if round(seconds, 6) != int(round(seconds, 6)) or seconds < 1:
+    if round(seconds, 6) != int(round(seconds, 6)):
         raise ValueError
     return float(round(seconds))
 
@@ -92,6 +95,10 @@ def _gigabytes(value: Any) -> float:
 
 def _word(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
+
+
+def _spelled(value: Layout | None) -> str:
+    return str(value) if value else layout.AUTO
 
 
 def shell_words(value: Any) -> Any:
@@ -117,32 +124,48 @@ PORT = Rule("a port from 1 to 65535, in digits", lambda value: whole(value, 1, 6
 COUNT = Rule(f"a whole number from 1 to {COUNT_MAX}, in digits", lambda value: whole(value, 1, COUNT_MAX))
 FRACTION = Rule("a number between 0 and 1, such as 0.85", _share)
 GIGABYTES = Rule("a number of GB above 0, such as 94", _gigabytes)
-DURATION = Rule("a duration above 0 up to 30 days, such as 90s, 60m or 1.5h", parse_duration)
+CONTEXT = Rule(
+    f"a whole number from {CONTEXT_MIN} to {COUNT_MAX}, in digits", lambda value: whole(value, CONTEXT_MIN, COUNT_MAX)
+)
+DURATION = Rule("a duration from 1s to 30 days, such as 90s, 60m or 1.5h", parse_duration)
 SECONDS = Rule("a duration of whole seconds from 1s to 30 days, such as 90s, 60m or 1.5h", parse_whole_duration)
+LAYOUT = Rule(layout.EXPECTED, layout.read)
 WORD = Rule("one of the words listed, in any case", _word)
 GPUS = Rule(gpu_list.ACCEPTS, gpu_list.read)
 ADDRESS = Rule(names_of.ADDRESS_ACCEPTS, names_of.address)
 MODEL = Rule(names_of.MODEL_ACCEPTS, names_of.model)
+TEMPLATE = Rule(names_of.TEMPLATE_ACCEPTS, names_of.template)
 REVISION = Rule(names_of.REVISION_ACCEPTS, names_of.revision)
 SERVED_NAME = Rule(names_of.SERVED_NAME_ACCEPTS, names_of.served_name, shell_file=False)
 FOLDER = Rule(names_of.FOLDER_ACCEPTS, names_of.folder)
+RUN_FOLDER = Rule(names_of.RUN_FOLDER_ACCEPTS, names_of.run_folder)
+FILE = Rule(names_of.FILE_ACCEPTS, names_of.folder)
+REQUEST_LOG = Rule(names_of.REQUEST_LOG_ACCEPTS, names_of.request_log)
+ORIGINS = Rule(names_of.ORIGINS_ACCEPTS, names_of.origins)
 PROGRAM = Rule(names_of.PROGRAM_ACCEPTS, names_of.folder)
 # Quotes are part of shell words. Which flags are allowed is the plan's question: see plan/owned_flags.py.
 SHELL_WORDS = Rule("shell words: flags that the appliance does not own", shell_words, shell_file=False)
 
 Port = Annotated[int, PORT]
 Count = Annotated[int, COUNT]
+Context = Annotated[int, CONTEXT]
 Fraction = Annotated[float, FRACTION]
 Gigabytes = Annotated[float, GIGABYTES]
 Duration = Annotated[float, DURATION]
 Seconds = Annotated[float, SECONDS]
 GpuList = Annotated[tuple[str, ...], GPUS]
 ExtraArgs = Annotated[str, SHELL_WORDS]
+LayoutText = Annotated[InstanceOf[Layout] | None, LAYOUT, PlainSerializer(_spelled)]
 Address = Annotated[str, ADDRESS]
 Model = Annotated[str, MODEL]
 Revision = Annotated[str, REVISION]
 ServedName = Annotated[str, SERVED_NAME]
 Folder = Annotated[Path, FOLDER]
+RunFolder = Annotated[Path, RUN_FOLDER]
+Template = Annotated[Path, TEMPLATE]
+File = Annotated[Path, FILE]
+RequestLog = Annotated[str, REQUEST_LOG]
+Origins = Annotated[tuple[str, ...], ORIGINS]
 Interpreter = Annotated[Path, PROGRAM]
 
 KEY_MAX = 4096  # bytes; half of what common proxies take as one header

@@ -17,9 +17,12 @@ ACCEPTS = (
 )
 _HIGHEST = 255  # no host has more cards
 _PREFIX = re.compile(r"(?:--gpus[= ]|gpus?=|devices?=|nvidia\.com/gpu=)+", re.IGNORECASE)
+# One number behind these is how many cards, as Docker and Slurm write it; `device=` and CDI's names name one.
+_COUNT = re.compile(r"(?:--gpus[= ]|gpus?=)\s*[\"']*[0-9]+[\"']*", re.IGNORECASE)
 _INDEX = re.compile(r"[0-9]{1,3}")
 _RANGE = re.compile(r"([0-9]{1,3})-([0-9]{1,3})")
-_UUID = re.compile(r"(?:GPU-)?[0-9a-f]{4,8}(?:-[0-9a-f]{0,12}){0,4}", re.IGNORECASE)
+# Digits alone are a number, and so no UUID, unless something says that they are.
+_UUID = re.compile(r"(?:GPU-|(?![0-9]+$))[0-9a-f]{4,8}(?:-[0-9a-f]{0,12}){0,4}", re.IGNORECASE)
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?", re.IGNORECASE)
 _ALL = "DSV4_PREFILL_GPUS and DSV4_DECODE_GPUS share the cards, so no role has all of them"
 
@@ -37,7 +40,10 @@ def read(value: Any) -> tuple[str, ...]:
         if isinstance(value, tuple | list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         raise ValueError
-    text = _PREFIX.sub("", value.strip("[](){} "))
+    text = value.strip("[](){} ")
+    if _COUNT.fullmatch(text):
+        raise ValueError(f"{ACCEPTS} ({text!r} counts cards, and this names them)")
+    text = _PREFIX.sub("", text)
     parts = [part.strip("\"'") for part in re.split(r"[,;\s]+", text)]
     return tuple(card for part in parts if part for card in _cards(_PREFIX.sub("", part)))
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from dsv4_pd.errors import Problem, SettingsError
+from dsv4_pd.settings import deprecated, hub_environ, hub_token, otlp
 from dsv4_pd.settings.fields import UnusableKey
-from dsv4_pd.settings.names_of import is_folder_like
+from dsv4_pd.settings.names_of import PATH_MAX, RUN_PATH_MAX, is_folder_like
 from dsv4_pd.settings.schema import (
     COMPOSE_RENAMED,
     COMPOSE_VERSION,
@@ -21,10 +22,10 @@ from dsv4_pd.settings.schema import (
     Settings,
     env_name,
     names,
+    present_names,
 )
+from dsv4_pd.settings.secret_file import read_secret, unreadable
 from dsv4_pd.settings.text import bare, given, placed
-
-_SECRET_MAX = 64 * 1024  # bytes of a secret's file that are read at most
 
 
 def load(environ: Mapping[str, str]) -> Settings:
@@ -36,14 +37,15 @@ def load(environ: Mapping[str, str]) -> Settings:
     by_name = given(environ)
     secrets, problems = _read_secret_files(by_name)
     problems += [_unknown(name) for name in sorted(environ) if _is_unknown(name)]
-    problems += _renamed(environ)
+    problems += _renamed(environ) + _old_names(by_name)
+    problems += hub_token.problems(environ) + hub_environ.numbers(environ) + otlp.problems(environ)
     settings, wrong = _validated(by_name, secrets)
-    problems += wrong + _port_clashes(settings)
+    problems += wrong + _port_clashes(settings) + _halves(settings, wrong, by_name)
     settings, unplaced = _with_places(settings, environ)
     problems += unplaced
     if problems:
         raise SettingsError(problems)
-    return settings
+    return settings.telling({one.old: one.told(_word(one, by_name)) for one in _used(by_name)})
 
 
 def _validated(by_name: Mapping[str, str], secrets: Mapping[str, Any]) -> tuple[Settings, list[Problem]]:
@@ -69,13 +71,30 @@ def _with_places(settings: Settings, environ: Mapping[str, str]) -> tuple[Settin
     problems: list[Problem] = []
     for field in sorted(settings.model_fields_set):
         value = getattr(settings, field)
-        if not isinstance(value, Path) and not (field == "model" and _is_folder(value)):
+        if not isinstance(value, Path) and not _names_a_place(field, value):
             continue
         try:
-            places[field] = type(value)(placed(str(value), environ))
+            places[field] = type(value)(_short(field, placed(str(value), environ)))
         except ValueError as error:
-            problems.append(Problem(env_name(field), repr(str(value)), str(error), "write the folder's full path"))
+            problems.append(Problem(env_name(field), repr(str(value)), str(error), "write another path, in full"))
     return settings.model_copy(update=places), problems
+
+
+def _short(field: str, path: str) -> str:
+    """A path that the rule took before it was made absolute.
+
+    Raises:
+        ValueError: it is longer than its consumer takes.
+    """
+    most = RUN_PATH_MAX if field == "run_dir" else PATH_MAX
+    if len(path.encode()) > most:
+        raise ValueError(f"a path of at most {most} bytes when it is absolute")
+    return path
+
+
+def _names_a_place(field: str, value: Any) -> bool:
+    """Whether a text is a path here, and could be something else."""
+    return (field == "model" and _is_folder(value)) or (field == "request_log" and value not in ("off", "stdout"))
 
 
 def _is_folder(model: str) -> bool:
@@ -97,7 +116,7 @@ def _read_secret_files(by_name: Mapping[str, str]) -> tuple[dict[str, Any], list
         try:
             values[field] = read_secret(Path(placed(path, by_name)))
         except (OSError, ValueError) as error:
-            problems.append(_unreadable(f"{name}_FILE", path, error))
+            problems.append(unreadable(f"{name}_FILE", path, error))
     return values, problems
 
 
@@ -119,38 +138,6 @@ def secret_of(field: str, by_name: Mapping[str, str]) -> str | None:
     return value
 
 
-def read_secret(path: Path) -> str:
-    """The secret in a file, without the line end that editors put after it.
-
-    Raises:
-        OSError: it can't be read.
-        ValueError: it is no file of text, or empty; the message says which.
-    """
-    if not (path.is_file() or path.is_char_device()):  # a pipe would block the start
-        path.stat()  # absent: its own error
-        raise ValueError("no file")
-    with path.open("rb") as file:
-        data = file.read(_SECRET_MAX + 1)  # /dev/zero has no end
-    if len(data) > _SECRET_MAX:
-        raise ValueError(f"longer than {_SECRET_MAX} bytes")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError("not UTF-8 text") from error
-    text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
-        raise ValueError("empty")
-    return text
-
-
-def _unreadable(name: str, path: str, error: Exception) -> Problem:
-    reason = (error.strerror or "unreadable") if isinstance(error, OSError) else str(error)
-    remedy = (
-        f"write the secret into it, or unset {name}" if reason == "empty" else "mount the secret there, or fix the path"
-    )
-    return Problem(name, f"{path!r} ({reason})", "a readable file that holds the secret alone", remedy)
-
-
 def _renamed(environ: Mapping[str, str]) -> list[Problem]:
     """Variables of the first compose.yaml, which would be ignored silently: an API without a key, on every address."""
     if COMPOSE_VERSION not in environ:
@@ -162,6 +149,45 @@ def _renamed(environ: Mapping[str, str]) -> list[Problem]:
     ]
 
 
+def _used(by_name: Mapping[str, str]) -> list[deprecated.Renamed]:
+    """The old names that say something."""
+    return [one for one in deprecated.SETTINGS if bare(by_name.get(one.old, ""))]
+
+
+def _word(one: deprecated.Renamed, by_name: Mapping[str, str]) -> str | None:
+    """What an old name was set to, where it is one of a few words; anything else may hold what no log should."""
+    return str(bare(by_name[one.old])) if one.words else None
+
+
+def _old_names(by_name: Mapping[str, str]) -> list[Problem]:
+    """Old names with a text that they never took, or beside another text of the present name."""
+    problems: list[Problem] = []
+    for one in _used(by_name):
+        old, new = bare(by_name[one.old]), bare(by_name.get(one.new, ""))
+        if not one.known(old):
+            remedy = f"unset {one.old}, which {one.new} replaces"
+            problems.append(Problem(one.old, repr(by_name[one.old]), f"one of {', '.join(one.words)}", remedy))
+        elif not one.agrees(old.lower(), new.lower()):
+            secret = one.new in {env_name(field) for field in SECRETS}
+            found = f"{one.new} set to something else" if secret else f"{old}, and {one.new}={new}"
+            problems.append(Problem(one.old, found, "one of the two", f"unset {one.old}, which {one.new} replaces"))
+    return problems
+
+
+def _halves(settings: Settings, wrong: Sequence[Problem], by_name: Mapping[str, str]) -> list[Problem]:
+    """Settings that mean something only together; one that is wrong itself is named once."""
+    pairs = (("tls_cert", "tls_key"), ("tls_key", "tls_cert"), ("api_keys_file", "api_key"))
+    named = {problem.subject.removesuffix("_FILE") for problem in wrong}
+    return [
+        Problem(
+            env_name(one), f"{by_name.get(env_name(one))!r}, and {needed} is not set", "both", f"set {needed} as well"
+        )
+        for one, other in pairs
+        for needed in [env_name(other)]
+        if getattr(settings, one) is not None and getattr(settings, other) is None and needed not in named
+    ]
+
+
 def _is_unknown(name: str) -> bool:
     """A name of ours that no setting has; invisible characters before it, which editors leave, are part of it."""
     upper = name.upper()
@@ -170,7 +196,7 @@ def _is_unknown(name: str) -> bool:
 
 
 def _unknown(name: str) -> Problem:
-    close = difflib.get_close_matches(name.upper(), names(), n=3, cutoff=0.6)
+    close = difflib.get_close_matches(name.upper(), present_names(), n=3, cutoff=0.6)
     close.sort(key=lambda other: sorted(other) != sorted(name.upper()))  # two letters swapped: the likeliest slip
     remedy = f"did you mean {close[0]}?" if close else "remove it"
     shown = name if name.isprintable() else ascii(name)
@@ -201,7 +227,7 @@ def _port_clashes(settings: Settings) -> list[Problem]:
 def _problem(item: Any, from_files: frozenset[str], by_name: Mapping[str, str]) -> Problem:
     """One pydantic error in our words; a secret's value is never repeated."""
     field = str(item["loc"][0])
-    name = env_name(field) + ("_FILE" if field in from_files else "")
+    name = _written(env_name(field) + ("_FILE" if field in from_files else ""), by_name)
     context = item.get("ctx", {})
     expected = {
         "literal_error": f"one of {context.get('expected')}",
@@ -217,6 +243,12 @@ def _problem(item: Any, from_files: frozenset[str], by_name: Mapping[str, str]) 
     default = Settings.model_fields[field].default
     hint = f"set {name}={default}, its default, or unset it" if default else f"fix or unset {name}"
     return Problem(name, _found(item, field, by_name), expected, hint)
+
+
+def _written(name: str, by_name: Mapping[str, str]) -> str:
+    """The name under which the operator set it: an old one, whose text `given` has put under the present one."""
+    old = (one for one in deprecated.old_names(name) if one in by_name and by_name[one] == by_name.get(name))
+    return next(old, name)
 
 
 def _found(item: Any, field: str, by_name: Mapping[str, str]) -> str:

@@ -44,8 +44,9 @@ class Redactor:
         if value and names.is_secret_variable(name):
             return MASK
         if names.is_proxy(name) and "@" in value:
-            head, scheme, rest = value.rpartition("@")[0].rpartition("://")
-            return f"{head}{scheme}{MASK}@{value.rpartition('@')[2]}" if rest else value
+            # A password may hold what should have been escaped: all from the scheme to the last @ is the user's.
+            begin, end = shapes.scheme(value), value.rindex("@")
+            return f"{value[:begin]}{MASK}{value[end:]}" if end > begin else value
         return self.text(value)
 
     def _items(self, items: Iterable[Any]) -> Iterator[Any]:
@@ -78,8 +79,11 @@ def known_secrets(environ: Mapping[str, str], settings: Iterable[str] = ()) -> t
 
 def _user_parts(name: str, value: str) -> Iterator[str]:
     """The user and password of a URL: together, the password alone, and the password as it was before escaping."""
-    rest = value.partition("://")[2] or (value if names.is_proxy(name) else "")
-    user = rest[: rest.rfind("@")] if names.is_proxy(name) and "@" in rest else rest[: shapes.user_part(rest)]
+    if names.is_proxy(name):
+        user = value[shapes.scheme(value) : max(0, value.rfind("@"))]
+    else:
+        rest = value.partition("://")[2]
+        user = rest[: shapes.user_part(rest)]
     if user:
         password = user.partition(":")[2] or user
         yield from (user, password, unquote(password))

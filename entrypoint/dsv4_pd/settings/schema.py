@@ -12,25 +12,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from dsv4_pd.settings import deprecated
 from dsv4_pd.settings.fields import (
     WORD,
     Address,
+    Context,
     Count,
     Duration,
     ExtraArgs,
+    File,
     Folder,
     Fraction,
     Gigabytes,
     GpuList,
     Interpreter,
     Key,
+    LayoutText,
     Model,
+    Origins,
     Port,
+    RequestLog,
     Revision,
+    RunFolder,
     Seconds,
     ServedName,
+    Template,
     is_duration,
 )
 
@@ -55,17 +63,36 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    # Old name -> what to tell of it, for each that the operator used.
+    _deprecated: dict[str, str] = PrivateAttr(default_factory=dict)
 
     # what
-    mode: Annotated[Literal["pd", "single"], WORD] = Field(
-        "pd", description="`pd`: prefill and decode on separate GPUs; `single`: one server over all of them."
+    layout: LayoutText = Field(
+        None,
+        description="Which servers on how many GPUs: `pd:4+4` (prefill + decode), `pd:2x2+2x2` (COUNTxTP), "
+        "`replicas:4x2`, `single:8`; `pd` and `single` take the profile's sizes, `auto` what `dsv4-pd tune` chose, "
+        "else the profile's layout (docs/layouts.md).",
     )
     profile: Annotated[str, WORD] = Field(
         "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."
     )
-    model: Model = Field("deepseek-ai/DeepSeek-V4-Flash", description="Hugging Face name or local folder.")
-    model_revision: Revision | None = Field(None, description="Revision (commit) of the model; pin it.")
+    preset: Annotated[Literal["chat", "agent", "long-context", "throughput"] | None, WORD] = Field(
+        None,
+        description="What the load is, in one word: values for context, memory and limits that are not set themselves "
+        "(docs/presets.md).",
+    )
+    model: Model = Field(
+        "flash-0731", description="A name that `dsv4-pd models` lists, OWNER/MODEL on Hugging Face, or a local folder."
+    )
+    model_revision: Revision | None = Field(
+        None, description="Revision (commit) of the model; default: the catalogue's, for a model that it knows."
+    )
     served_model_name: ServedName | None = Field(None, description="Name in the API; default: the model's name.")
+    chat_template: Template | None = Field(
+        None,
+        description="Jinja file from which every server makes its prompts, instead of the model's own encoder; in a "
+        "container, a path inside it.",
+    )
     # API
     host: Address = Field(
         "0.0.0.0", description="Address that the API listens on; with compose, the address that it is published on."
@@ -80,16 +107,37 @@ class Settings(BaseModel):
         description="Key that clients must send: printable ASCII, no leading or trailing blank. Without one, anyone "
         "who can reach the port is served.",
     )
-    router: Annotated[Literal["sglang-router", "smg"], WORD] = Field(
-        "sglang-router", description="The router in front; `smg` adds /v1/messages and /v1/responses."
+    api_keys_file: File | None = Field(
+        None,
+        description="Further keys, each with a name and limits, in a TOML file that is read again when it changes "
+        "(docs/keys.md). Needs `DSV4_API_KEY`, which the appliance's own programs use.",
+    )
+    tls_cert: File | None = Field(
+        None, description="Certificate chain (PEM) for HTTPS, loaded again when it changes; with `DSV4_TLS_KEY`."
+    )
+    tls_key: File | None = Field(None, description="The certificate's private key (PEM, without a passphrase).")
+    cors_origins: Origins = Field(
+        (), description="Origins whose pages may call the API from a browser; `*`: every page. Default: none."
+    )
+    page: Annotated[Literal["on", "off"], WORD] = Field(
+        "on", description="The page at `/` of the API's port to try the model in a browser."
+    )
+    request_log: RequestLog = Field(
+        "off",
+        description="One line of JSON for each request, without its content: `off`, `stdout` (with the other logs), or "
+        "a file that is only appended to.",
+    )
+    router: Annotated[Literal["smg", "sglang-router"], WORD] = Field(
+        "smg", description="The router behind the front; sglang-router lacks /v1/messages and /v1/responses."
     )
     max_concurrent_requests: Count = Field(
         64,
         description="Maximum concurrent requests; at most `DSV4_MAX_RUNNING_REQUESTS`, because one that "
         "decode cannot take fails after `DSV4_LINK_TIMEOUT`.",
     )
-    queue_size: Count = Field(
-        256, description="Requests that may wait at the front (`smg` only; sglang-router has no queue); more get a 429."
+    queue_size: Count = Field(256, description="Requests that may wait at the front; more get a 429.")
+    max_output_tokens: Count | None = Field(
+        None, description="Most tokens of one answer, whatever a request asks for; default: what the context leaves."
     )
     request_timeout: Seconds = Field(1800.0, description="Longest time that one request may take.")
     # GPUs
@@ -105,7 +153,7 @@ class Settings(BaseModel):
     )
     min_vram_gb: Gigabytes | None = Field(None, description="Minimum memory of a GPU (GB); default: the profile's.")
     # memory
-    context_length: Count = Field(524288, description="Longest prompt plus answer, in tokens.")
+    context_length: Context = Field(524288, description="Longest prompt plus answer, in tokens.")
     prefill_mem_fraction: Fraction = Field(0.80, description="Share of GPU memory for prefill's weights and KV.")
     decode_mem_fraction: Fraction = Field(0.85, description="Share of GPU memory for decode's weights and KV.")
     swa_full_tokens_ratio: Fraction | None = Field(
@@ -115,6 +163,11 @@ class Settings(BaseModel):
     )
     chunked_prefill_size: Count = Field(8192, description="Tokens prefilled in one step.")
     max_running_requests: Count = Field(64, description="Requests that decode together.")
+    kv_offload_gb: Gigabytes | None = Field(
+        None,
+        description="Host memory (GB) of each server that prefills, for the KV cache of prompts that may come back "
+        "once the cards are full; unset: none (docs/offload.md).",
+    )
     # kernels
     kernels: Annotated[Literal["auto", "stock"], WORD] = Field(
         "auto",
@@ -123,12 +176,27 @@ class Settings(BaseModel):
     pcie_allreduce: Annotated[Literal["auto", "on", "off"], WORD] = Field(
         "auto", description="The engine's all-reduce over PCIe peer copies; `off` leaves NCCL."
     )
-    speculative: Annotated[Literal["off", "eagle", "dspark"], WORD] = Field(
-        "off", description="Speculative decoding algorithm."
+    speculative: Annotated[Literal["auto", "off", "eagle", "dspark"], WORD] = Field(
+        "off",
+        description="Speculative decoding: `auto` takes DSpark where the checkpoint has the block; `dspark`, `eagle` "
+        "are refused where it has none.",
+    )
+    warm_up: Annotated[Literal["auto", "off"], WORD] = Field(
+        "auto",
+        description="`auto`: before READY each server runs every class of request once, so that no client meets a "
+        "compiler; `off`: the first clients do.",
+    )
+    cache_strict: Annotated[Literal["off", "on"], WORD] = Field(
+        "off", description="`on`: a kernel that is compiled at run time ends the appliance; for tests of a release."
     )
     # lifecycle
     start_timeout: Seconds = Field(3600.0, description="Longest time from start to READY.")
     stall_timeout: Duration = Field(300.0, description="A start without progress for this long counts as hung.")
+    download_stall_timeout: Duration = Field(
+        600.0,
+        description="A download that brings no new byte for this long, however often it is tried again, ends the "
+        "start; the next start resumes it. A wait that the Hub asks for does not count.",
+    )
     restart_limit: Count = Field(3, description="Restarts within the window before the appliance gives up.")
     restart_window: Duration = Field(1800.0, description="The window of the restart budget.")
     drain_timeout: Seconds = Field(30.0, description="How long a stop waits for requests in flight.")
@@ -157,8 +225,10 @@ class Settings(BaseModel):
     bootstrap_port: Port = Field(8998, description="Prefill's bootstrap port, where decode finds it.")
     prefill_nccl_port: Port = Field(30335, description="NCCL rendezvous of prefill.")
     decode_nccl_port: Port = Field(30435, description="NCCL rendezvous of decode.")
+    router_port: Port = Field(29001, description="The router's HTTP port on loopback, behind the front.")
+    front_metrics_port: Port = Field(29002, description="The front's metrics on loopback.")
     router_metrics_port: Port = Field(29000, description="The router's metrics on loopback.")
-    run_dir: Folder | None = Field(
+    run_dir: RunFolder | None = Field(
         None, description="Sockets, logs and generated files; default: /run/dsv4-pd where writable."
     )
     state_dir: Folder | None = Field(
@@ -176,6 +246,26 @@ class Settings(BaseModel):
         """A profile's defaults for every setting that the operator left unset."""
         return self.model_copy(update={k: v for k, v in defaults.items() if k not in self.model_fields_set})
 
+    @property
+    def deprecated(self) -> Mapping[str, str]:
+        """Old names that set something here -> what to write instead."""
+        return self._deprecated
+
+    def telling(self, deprecated_names: Mapping[str, str]) -> Settings:
+        """The same, read under these old names."""
+        told = self.model_copy()
+        told._deprecated = dict(deprecated_names)
+        return told
+
+    def variable(self, field: str) -> str:
+        """The variable that set a field: its own, or the old name that the operator used."""
+        name = env_name(field)
+        return next((old for old in deprecated.old_names(name) if old in self._deprecated), name)
+
+    def extra_args(self, role: str) -> str:
+        """The operator's further flags for a server in this role; one that does both is told prefill's."""
+        return self.decode_extra_args if role == "decode" else self.prefill_extra_args
+
 
 # Fields in seconds, written as 90s, 60m or 1h.
 DURATIONS = frozenset(
@@ -184,7 +274,12 @@ DURATIONS = frozenset(
 
 
 def names() -> tuple[str, ...]:
-    """Every `DSV4_*` variable that is understood, `_FILE` forms included."""
+    """Every `DSV4_*` variable that is understood, `_FILE` forms and old names included."""
+    return (*present_names(), *(one.old for one in deprecated.SETTINGS))
+
+
+def present_names() -> tuple[str, ...]:
+    """The same without old names."""
     plain = tuple(env_name(field) for field in Settings.model_fields)
     return plain + tuple(env_name(field) + "_FILE" for field in SECRETS)
 

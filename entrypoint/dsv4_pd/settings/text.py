@@ -1,26 +1,42 @@
 """What an environment says, before any rule: names in any case, blanks, quotes that env files keep, places.
 
-Imports nothing of ours and nothing large: the health probe, which must be cheap, reads its setting through this too.
+Imports nothing large: the health probe, which must be cheap, reads its setting through this too.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from dsv4_pd.settings import deprecated
 
 _BREAKS = "\n\r\0\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 def given(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variable in upper case -> its text, blank ones left out; an exact name wins over one in another case.
+    """Variable in upper case -> its text, blank ones left out; an exact name wins over one in another case. What is set
+    under a setting's old name stands under the present one as well.
 
     >>> given({"dsv4_port": "1", "DSV4_PORT": "2", "A": ""})
     {'DSV4_PORT': '2'}
+    >>> given({"DSV4_MODE": "single", "DSV4_LAYOUT": "auto"})
+    {'DSV4_MODE': 'single', 'DSV4_LAYOUT': 'single'}
     """
-    return {name.upper(): value for name, value in sorted(environ.items(), reverse=True) if value}
+    found = {name.upper(): value for name, value in sorted(environ.items(), reverse=True) if value}
+    return found | {
+        one.new: found[one.old]
+        for one in deprecated.SETTINGS
+        if one.known(text := bare(found.get(one.old, ""))) and text and decides_nothing(found.get(one.new, ""))
+    }
+
+
+def decides_nothing(text: str) -> bool:
+    """Whether a setting's text leaves it open."""
+    return bare(text).lower() in ("", "auto")
 
 
 def bare(value: Any) -> Any:
@@ -68,6 +84,11 @@ def placed(path: str, environ: Mapping[str, str], folder: str | None = None) -> 
         path = f"{folder or Path.cwd()}/{path}"
     # Dots stay: behind a link, ".." is not what it looks like.
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def split_args(text: str) -> tuple[str, ...]:
+    """Extra arguments as shell words; the settings have checked that they split."""
+    return tuple(shlex.split(text))
 
 
 def _home(name: str, environ: Mapping[str, str]) -> str:

@@ -85,7 +85,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AcceptanceCheck:
     """A check and its name in the receipt."""
 
     name: str

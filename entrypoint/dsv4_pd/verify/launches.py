@@ -9,7 +9,7 @@ from typing import Any
 
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
-from dsv4_pd.run.states import SERVING
+from dsv4_pd.run.states import SERVING, WAY
 
 _WAIT_S = 3600.0
 
@@ -42,5 +42,5 @@ def _started(status: dict[str, Any]) -> float:
     >>> _started({"heartbeat": 100.0, "roles": {"decode": {"elapsed_s": 30.0}, "router": {"elapsed_s": 99.0}}})
     70.0
     """
-    ages = [role.get("elapsed_s") or 0.0 for name, role in status.get("roles", {}).items() if name != "router"]
+    ages = [role.get("elapsed_s") or 0.0 for name, role in status.get("roles", {}).items() if name not in WAY]
     return float(status["heartbeat"] - max(ages, default=0.0))

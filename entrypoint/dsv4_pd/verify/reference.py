@@ -54,7 +54,7 @@ def save(subject: Subject, key: str, answers: Answers) -> str:
 
 def single_answers(subject: Subject) -> Answers:
     """Start the same model in single mode beside the pair, ask, stop."""
-    with second(subject.status, mode="single") as other:
+    with second(subject.status, layout="single", mode="") as other:
         return ask(Api(other.api_url, subject.api.model, subject.api.key), subject.options.seed)
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv4_pd import __version__
-from dsv4_pd.verify.base import Check, Outcome, Result, Subject, failed
+from dsv4_pd.verify.base import AcceptanceCheck, Outcome, Result, Subject, failed
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
     """A check, its result, and the seconds it took."""
 
-    check: Check
+    check: AcceptanceCheck
     result: Result
     seconds: float
 
@@ -32,7 +32,7 @@ class CheckRun:
         }
 
 
-def run(checks: Sequence[Check], subject: Subject, tell: Callable[[CheckRun], None]) -> tuple[CheckRun, ...]:
+def run(checks: Sequence[AcceptanceCheck], subject: Subject, tell: Callable[[CheckRun], None]) -> tuple[CheckRun, ...]:
     """Every check, one after the other: some measure what others would disturb."""
     answers = []
     for check in checks:

@@ -10,7 +10,12 @@ _SAMPLE = 300
 
 
 def context_length(ops: Ops) -> int | None:
-    """The longest request that every server takes; the routers' /v1/models does not tell it."""
+    """The longest request that every server takes: their own word, which the guard publishes. Until it is known, the
+    schedulers' figure, which is a page more than what is let in (plan/engine_rules.py).
+    """
+    told = ops.status().get("context_length")
+    if isinstance(told, int):
+        return told
     lengths = by_role(ops.samples(), "sglang:context_len")
     return int(min(lengths.values())) if lengths else None
 

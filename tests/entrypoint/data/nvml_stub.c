@@ -66,3 +66,26 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *card, unsigned *count, Process
 }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void *card, unsigned *count, Process *found) { *count = 0; return OK; }
 int nvmlDeviceGetP2PStatus(void *a, void *b, unsigned capability, unsigned *status) { *status = capability ? 1 : 0; return OK; }
+
+// How a card is, and what it reported: NVML_XID="CARD:NUMBER ..." is told once, one event a call.
+typedef struct { void *device; unsigned long long type, data; unsigned gi, ci; } Event;
+static void *watched[2];
+static const char *left;
+int nvmlDeviceGetPowerUsage(void *card, unsigned *mw) { *mw = 312500; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetEnforcedPowerLimit(void *card, unsigned *mw) { *mw = 600000; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetTemperature(void *card, int sensor, unsigned *c) { *c = 61; return sensor ? NOT_SUPPORTED : OK; }
+int nvmlDeviceGetUtilizationRates(void *card, unsigned *rates) { rates[0] = 87; rates[1] = 40; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetPcieThroughput(void *card, int counter, unsigned *kb) { *kb = counter ? 2000000 : 1500; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetTotalEccErrors(void *card, int error, int counter, unsigned long long *n) { *n = error == 1 && counter == 0 ? 3 : 99; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlDeviceGetRemappedRows(void *card, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) { *corrected = *uncorrected = 1; *pending = 1; *failed = 0; return well(card) ? OK : NOT_SUPPORTED; }
+int nvmlEventSetCreate(void **set) { *set = watched; left = getenv("NVML_XID"); return getenv("NVML_NO_EVENTS") ? NOT_SUPPORTED : OK; }
+int nvmlDeviceGetSupportedEventTypes(void *card, unsigned long long *types) { *types = well(card) ? 15 : 0; return OK; }
+int nvmlDeviceRegisterEvents(void *card, unsigned long long types, void *set) { watched[(long)card - 1] = card; return types == 8 ? OK : NOT_SUPPORTED; }
+int nvmlEventSetWait_v2(void *set, Event *event, unsigned ms) {
+  char *after;
+  if (!left || !*left) return 10;  // timeout
+  unsigned long card = strtoul(left, &after, 10);
+  event->data = strtoull(after + 1, &after, 10); event->device = (void *)card; event->type = 8;
+  left = *after ? after + 1 : after;
+  return watched[card - 1] ? OK : 10;
+}

@@ -48,7 +48,10 @@ def main() -> None:
 
     sizer = create_memory_pool_configurator(loaded_model(args))
     found = [sizer.calculate_pool_sizes(int(budget), 256) for budget in sys.argv[1].split(",")]
+    most = args.max_total_tokens
+    pinned = sizer.calculate_pool_sizes_from_max_tokens(most, 256) if most else None
     print("RESULT", json.dumps({
+        "pinned": [pinned.max_total_num_tokens, pinned.swa_max_total_num_tokens] if pinned else None,
         "class": type(sizer).__name__, "ratio": sizer.swa_ratio, "cap": sizer.swa_cap_tokens,
         "pools": [[one.max_total_num_tokens, one.swa_max_total_num_tokens] for one in found],
     }))  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dsv4_pd.doctor.base import Check, Finding, fail, ok, skip
 from dsv4_pd.plan.situation import Situation
 
@@ -16,6 +18,19 @@ _ROOTLESS = (
 )
 
 
+# Types of containers that may not open devices; the runtime's own type and those made for devices may.
+_CONFINED = re.compile(r"enforcing, (?:container(?:_\w+)?_t|svirt_lxc_net_t)")
+_OPEN = re.compile(r"enforcing, container_(?:device(?:_\w+)?|runtime)_t")
+
+
+def _is_confined(selinux: str | None) -> bool:
+    """
+    >>> [_is_confined(f"enforcing, container_{kind}t") for kind in ("", "init_", "device_")]
+    [True, True, False]
+    """
+    return selinux is not None and bool(_CONFINED.fullmatch(selinux)) and not _OPEN.fullmatch(selinux)
+
+
 def _run(s: Situation) -> Finding:
     software = s.facts.software
     found = [f"SELinux {software.selinux}"] if software.selinux else []
@@ -24,10 +39,10 @@ def _run(s: Situation) -> Finding:
     if s.facts.gpus or not software.nvidia_devices or not software.container:
         return ok(read) if s.facts.gpus else skip(f"no device file to open here ({read})")
     refused = f"{len(software.nvidia_devices)} device files are here and NVML can't use them; {read}"
-    if software.selinux == "enforcing, container_t":
-        return fail(refused, _SELINUX)
-    if software.user_namespace:
-        return fail(refused, _ROOTLESS)
+    remedies = [_SELINUX] if _is_confined(software.selinux) else []
+    remedies += [_ROOTLESS] if software.user_namespace else []
+    if remedies:  # each refuses by itself, so both are needed where both are there
+        return fail(refused, "; and ".join(remedies))
     return skip(f"NVML's own words tell more, see gpu-visible ({read})")
 
 
@@ -35,6 +50,7 @@ CHECK = Check(
     name="device-access",
     symptom='"Insufficient Permissions", or no GPU in the container although /dev/nvidia0 is there',
     why="SELinux refuses by label whoever asks; a user namespace has no right to devices of the host's root.",
-    source="container_selinux(8); NVIDIA/nvidia-container-toolkit documentation (rootless mode, no-cgroups)",
+    source="container_selinux(8) (container_t, container_init_t, container_device_t, spc_t); "
+    "NVIDIA/nvidia-container-toolkit documentation (rootless mode, no-cgroups)",
     run=_run,
 )

@@ -7,13 +7,14 @@ from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.surroundings import Disk
 
 GIB = 1 << 30
-_CHECKPOINT = 162 * 10**9  # 159.5 GB by the memory model, and room for what is in flight
+_MARGIN = 2 * GIB  # beside the model's files
 _NEED = {"cache": 8 * GIB, "state": GIB // 16, "run": GIB // 16}
 
 
 def _need(s: Situation, disk: Disk) -> int:
     if disk.purpose == "model":
-        return _CHECKPOINT if "DeepSeek-V4-Flash" in s.settings.model else GIB
+        entry = s.around.entry  # of another model the download asks for the size, and for the room
+        return entry.weights_bytes + _MARGIN if entry and entry.weights_bytes else GIB
     return _NEED[disk.purpose] if s.on_gpus or disk.purpose != "cache" else GIB // 16
 
 

@@ -16,7 +16,7 @@ def _run(s: Situation) -> Finding:
         return fail(read or str(s.refusal), first.remedy if first else "see the message")
     if s.placement is None:
         return fail("no plan", "run `dsv4-pd plan` to see why")
-    parts = [f"{role.role} on {numbered(role.gpus) if role.gpus else 'the CPU'}" for role in s.placement.roles]
+    parts = [f"{role.name} on {numbered(role.gpus) if role.gpus else 'the CPU'}" for role in s.placement.roles]
     read = f"profile {s.placement.profile}: {'; '.join(parts)}"
     idle = _idle(s)
     if idle:

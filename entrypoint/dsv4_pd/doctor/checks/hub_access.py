@@ -6,6 +6,7 @@ from dsv4_pd.doctor.base import Check, Finding, fail, ok, warn
 from dsv4_pd.errors import SettingsError
 from dsv4_pd.plan.model_files import offline
 from dsv4_pd.plan.situation import Situation
+from dsv4_pd.settings import hub_environ, hub_token
 
 
 def _run(s: Situation) -> Finding:
@@ -17,19 +18,23 @@ def _run(s: Situation) -> Finding:
             f"{switch} is set and {s.settings.model} is not on this machine",
             f"unset {switch} and run `dsv4-pd download`, or set DSV4_MODEL to a folder that has it",
         )
+    if wrong := hub_environ.way_problems(s.around.environ):
+        first = wrong[0]
+        return fail(f"{first.found}, not {first.expected}", first.remedy, first.subject)
     if not s.settings.model_revision:
         return warn(
             "online, and DSV4_MODEL_REVISION is not set: the newest commit is taken",
             "set DSV4_MODEL_REVISION to a commit, so that both roles and every restart load the same",
         )
-    return ok("online, revision pinned" + (", HF_TOKEN set" if s.env("HF_TOKEN") else ", no HF_TOKEN (public model)"))
+    token = next((name for name in (hub_token.NAME, hub_token.FILE) if s.env(name)), None)
+    return ok("online, revision pinned" + (f", {token} set" if token else ", no HF_TOKEN (public model)"))
 
 
 CHECK = Check(
     name="hub-access",
     symptom='"We couldn\'t connect to the Hub" or 401/403 while loading',
     why="An offline switch with no local copy fails only when the servers load; an unpinned revision can change.",
-    source="huggingface_hub environment variables (HF_HUB_OFFLINE, HF_TOKEN)",
+    source="huggingface_hub environment variables (HF_HUB_OFFLINE, HF_TOKEN), and HF_TOKEN_FILE of ours",
     run=_run,
     expected="a local copy of the model, or permission to download it",
     fatal=True,

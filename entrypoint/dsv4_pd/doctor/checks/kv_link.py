@@ -16,7 +16,7 @@ def judge(report: LinkReport | None) -> Finding:
     if report is None:
         return ok("not tested: one server, no link")
     if report.error or report.corrupt:
-        return fail(report.text(), "fix iommu, acs and peer-access above; DSV4_MODE=single serves without the link")
+        return fail(report.text(), "fix iommu, acs and peer-access above; DSV4_LAYOUT=single serves without the link")
     if report.over_tcp:
         return warn(
             report.text(),

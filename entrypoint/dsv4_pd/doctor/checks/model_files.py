@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, warn
 from dsv4_pd.errors import SettingsError
+from dsv4_pd.plan.model_files import is_folder, offline
 from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
     model = s.around.model
     if model.path is None:
-        return warn(f"{s.settings.model} is not on this machine; serve would download it", "dsv4-pd download")
+        return warn(f"{s.settings.model} is not on this machine; serve fetches it first", "dsv4-pd download")
     if model.problems:
         more = f" and {len(model.problems) - 3} more" if len(model.problems) > 3 else ""
-        return fail(f"{model.path}: {'; '.join(model.problems[:3])}{more}", _remedy(s))
+        read = f"{model.path}: {'; '.join(model.problems[:3])}{more}"
+        if not is_folder(s.settings.model) and not offline(s.around.environ):
+            return warn(f"{read}; serve fetches it", "dsv4-pd download")
+        return fail(read, _remedy(s))
     return ok(f"{model.path}, complete" + (f", {gib(model.total_bytes)}" if model.total_bytes else ""))
 
 

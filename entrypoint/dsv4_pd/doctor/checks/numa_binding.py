@@ -21,7 +21,7 @@ def _run(s: Situation) -> Finding:
             "fill the memory slots of every node, set the firmware's PCIe NUMA options (Preferred I/O, "
             "NPS1, SRAT), and widen --cpuset-cpus and --cpuset-mems",
         )
-    bound = [f"{role.role} to node {', '.join(map(str, role.numa_nodes))}" for role in s.placement.roles]
+    bound = [f"{role.name} to node {', '.join(map(str, role.numa_nodes))}" for role in s.placement.roles]
     return ok("; ".join(bound))
 
 

@@ -11,7 +11,7 @@ def _run(s: Situation) -> Finding:
     if not matrix:
         return ok("not reported")
     # without a plan every card counts: what the cards can do is worth knowing before one fits
-    groups = [(role.role, role.gpus) for role in s.placement.roles] if s.placement else [("this host", s.facts.gpus)]
+    groups = [(role.name, role.gpus) for role in s.placement.roles] if s.placement else [("this host", s.facts.gpus)]
     place = {gpu.uuid: position for position, gpu in enumerate(s.facts.gpus)}
     bad = [
         (name, a.index, b.index, matrix[place[a.uuid]][place[b.uuid]])

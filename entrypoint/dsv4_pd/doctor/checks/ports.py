@@ -1,21 +1,30 @@
-"""Every port must be free."""
+"""Every port must be free; one that never can be had is listen-address's question."""
 
 from __future__ import annotations
 
+import os
+
 from dsv4_pd.doctor.base import Check, Finding, fail, ok
+from dsv4_pd.doctor.checks.listen_address import WRONG
 from dsv4_pd.errors import TemporaryError
+from dsv4_pd.plan.members import Port
 from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
-    if not s.busy_ports:
+    busy = [(port, code) for port, code in s.busy_ports if code not in WRONG]
+    if not busy:
         return ok("all free")
     if s.around.running:
-        return ok(f"{len(s.busy_ports)} in use by the running appliance")
-    (first, why), *others = s.busy_ports
-    more = "".join(f"; {port.setting}: {port.host}:{port.number} {reason}" for port, reason in others)
+        return ok(f"{len(busy)} in use by the running appliance")
+    (first, code), *others = busy
+    more = "".join(f"; {port.setting}: {_told(port, reason)}" for port, reason in others)
     remedy = f"stop what listens there (ss -ltnp 'sport = :{first.number}'), or set {first.setting}"
-    return fail(f"{first.host}:{first.number} {why}{more}", remedy, first.setting)
+    return fail(f"{_told(first, code)}{more}", remedy, first.setting)
+
+
+def _told(port: Port, code: int) -> str:
+    return f"{port.host}:{port.number} can't be bound ({os.strerror(code).lower()})"
 
 
 CHECK = Check(

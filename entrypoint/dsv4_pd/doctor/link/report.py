@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 # Below these something is wrong with the path. A PCIe 5 x16 peer copy gives 38-56 GB/s (rtx6kpro topology.md, not
 # measured by us); host memory on two busy cores gave 0.4-1.0 GB/s, and 0.1-0.3 over TCP.
-SLOW_GB_PER_S = {"cuda": 8.0, "cpu": 0.1}
+SLOW = {"cuda": 8e9, "cpu": 0.1e9}  # bytes/s
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Pair:
     """One rank: prefill's memory written into decode's."""
 
     rank: int
-    gb_per_s: float
+    bytes_per_s: float
     transport: str | None  # UCX's words, e.g. "cuda_ipc/cuda" or "tcp/lo"
     wrong_pieces: int
 
@@ -42,13 +42,13 @@ class LinkReport:
 
     @property
     def slowest(self) -> float | None:
-        """GB/s of the slowest pair."""
-        return min((pair.gb_per_s for pair in self.pairs), default=None)
+        """Bytes/s of the slowest pair."""
+        return min((pair.bytes_per_s for pair in self.pairs), default=None)
 
     @property
     def slow(self) -> bool:
         """Whether the slowest pair is below what any sound path gives."""
-        return self.slowest is not None and self.slowest < SLOW_GB_PER_S[self.device]
+        return self.slowest is not None and self.slowest < SLOW[self.device]
 
     @property
     def transport(self) -> str | None:
@@ -62,7 +62,8 @@ class LinkReport:
         if self.corrupt:
             bad = [str(pair.rank) for pair in self.pairs if pair.wrong_pieces]
             return f"bytes arrived wrong on rank {', '.join(bad)}"
-        return f"{len(self.pairs)} rank pairs, every byte right, {self.slowest:.2f} GB/s or more over {self.transport}"
+        speed = f"{(self.slowest or 0.0) / 1e9:.2f} GB/s"
+        return f"{len(self.pairs)} rank pairs, every byte right, {speed} or more over {self.transport}"
 
     def to_json(self) -> str:
         """For run_dir/link.json, which `/status` shows."""
@@ -70,7 +71,7 @@ class LinkReport:
             "ok": not (self.error or self.corrupt),
             "slow": self.slow,
             "over_tcp": self.over_tcp,
-            "gb_per_s": self.slowest,
+            "bytes_per_s": self.slowest,
             "transport": self.transport,
             "text": self.text(),
         }

@@ -18,6 +18,7 @@ from dsv4_pd.doctor.link.report import LinkReport, Pair, chosen_transport
 from dsv4_pd.errors import HardwareError, Problem
 from dsv4_pd.plan.placement import Placement
 from dsv4_pd.plan.programs import Program
+from dsv4_pd.settings.layout import PAIR_ROLES
 
 _AGENT = Path(__file__).with_name("agent.py")
 _SIZES = {"cuda": (128 << 20, 5, 180.0), "cpu": (16 << 20, 3, 90.0)}  # bytes a pair, timed rounds, seconds in all
@@ -47,7 +48,7 @@ def ends(python: Path, placement: Placement, programs: Iterable[Program], enviro
             role=role.role,
             python=str(python),
             # PYTHONPATH could carry a plugin that is not meant for this process.
-            env={k: v for k, v in {**environ, **envs[role.role]}.items() if k != "PYTHONPATH"},
+            env={k: v for k, v in {**environ, **envs[role.name]}.items() if k != "PYTHONPATH"},
             ranks=tuple(role.base_gpu_id + rank for rank in range(role.tensor_parallel)),
         )
         for role in placement.roles
@@ -58,9 +59,27 @@ def measure(
     python: Path, placement: Placement, programs: Iterable[Program], environ: Mapping[str, str]
 ) -> LinkReport | None:
     """Move bytes from prefill to decode for each rank pair; None when there is only one server."""
-    if placement.mode == "single":
+    if placement.mode != "pd":
         return None
-    sender, receiver = ends(python, placement, programs, environ)
+    size = _SIZES[placement.device][0]
+    found: list[Pair] = []
+    for sender, receiver in meetings(ends(python, placement, programs, environ)):
+        report = _between(sender, receiver, placement)
+        if report.error:
+            return LinkReport(placement.device, size, (), report.error)
+        found += report.pairs
+    return LinkReport(placement.device, size, tuple(found))
+
+
+def meetings(found: list[End]) -> list[tuple[End, End]]:
+    """Who is tested with whom: every prefill and every decode at least once."""
+    first = [end for end in found if end.role == "prefill"]
+    last = [end for end in found if end.role == "decode"]
+    return [(first[at % len(first)], last[at % len(last)]) for at in range(max(len(first), len(last)))]
+
+
+def _between(sender: End, receiver: End, placement: Placement) -> LinkReport:
+    """One prefill to one decode."""
     size, rounds, limit = _SIZES[placement.device]
     try:
         with (
@@ -143,14 +162,14 @@ class Conversation:
         sent = self._hear("prefill")
         self._say("decode", {})
         received = self._hear("decode")
-        for role in ("prefill", "decode"):
+        for role in PAIR_ROLES:
             self._say(role, {})
         try:
-            rate, wrong = self._size / statistics.median(sent["seconds"]) / 1e9, int(received["wrong"])
+            rate, wrong = round(self._size / statistics.median(sent["seconds"])), int(received["wrong"])
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise LinkFailure(f"an invalid answer: {sent!r}, {received!r}") from error
         log = self._log("prefill").read_text(encoding="utf-8", errors="replace")
-        return Pair(rank, round(rate, 3), chosen_transport(log), wrong)
+        return Pair(rank, rate, chosen_transport(log), wrong)
 
     def _say(self, role: str, message: dict[str, Any]) -> None:
         pipe = self._children[role].stdin
@@ -221,7 +240,7 @@ def prove(
                     report.text(),
                     "prefill's bytes in decode's memory, unchanged",
                     "run `dsv4-pd doctor` and fix what it reports about iommu, acs and peer-access; "
-                    "DSV4_MODE=single serves without the link",
+                    "DSV4_LAYOUT=single serves without the link",
                 )
             ]
         )

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from dsv4_pd.plan.plan import Plan
-from dsv4_pd.plan.programs import Program
+from dsv4_pd.plan.programs import ConfigFile, Program
 
 _TIMEOUT_S = 300.0  # the engine imports torch: half a minute on a cold disk
 _ENGINE_SIDE = Path(__file__).with_name("engine_side.py")
@@ -51,22 +51,33 @@ class Resolved:
 
 
 def resolve(plan: Plan) -> tuple[Resolved, ...]:
-    """Every program that has a parser of its own: the servers and the router."""
-    asked = [program for program in plan.programs if program.name != "guard"]
+    """Every program that has a parser of its own: the servers and the router; front and guard read our own files."""
+    asked = [program for program in plan.programs if program.name not in ("front", "guard")]
     return tuple(_router(plan, item) if item.name == "router" else _server(plan, item) for item in asked)
 
 
 def flags_of(plan: Plan, name: str) -> Mapping[str, Any]:
-    """A server's flags as its `--config` file spells them; none for the router, which has no file."""
+    """A server's flags as it is asked about them; none for the router, which has no file."""
     program = next(program for program in plan.programs if program.name == name)
-    text = next((file.text for file in program.files if file.path.suffix == ".yaml"), "{}")
+    text = next((_askable(plan, file) for file in program.files if file.path.suffix == ".yaml"), "{}")
     found: Mapping[str, Any] = yaml.safe_load(text)
     return found
 
 
+def _askable(plan: Plan, file: ConfigFile) -> str:
+    """A file's text; a model that is not here yet goes by its name on the Hub, where the engine finds its config."""
+    if file.path.suffix != ".yaml":
+        return file.text
+    flags = yaml.safe_load(file.text)
+    if Path(flags["model-path"]).is_dir():
+        return file.text
+    flags |= {"model-path": plan.settings.model, "revision": plan.settings.model_revision or "main"}
+    return yaml.safe_dump(flags, sort_keys=False)
+
+
 def _server(plan: Plan, program: Program) -> Resolved:
     python = str(plan.settings.engine_python)
-    role = next(role for role in plan.placement.roles if role.role == program.name)
+    role = next(role for role in plan.placement.roles if role.name == program.name)
     cards = [str(len(plan.placement.visible)), "0", "0.0"]
     if role.gpus:
         cards[1:] = [str(role.gpus[0].memory_bytes), ".".join(map(str, role.gpus[0].compute_capability))]
@@ -79,7 +90,7 @@ def _server(plan: Plan, program: Program) -> Resolved:
         given = {}
         for file in program.files:
             copy = Path(folder) / file.path.name
-            copy.write_text(file.text, encoding="utf-8")
+            copy.write_text(_askable(plan, file), encoding="utf-8")
             copy.chmod(0o600)
             given[str(file.path)] = str(copy)
         environ["TMPDIR"] = folder

@@ -19,6 +19,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 GPU_ONLY = ("sgl_kernel", "flashinfer", "pynvml", "deep_gemm", "tilelang", "cutlass", "flash_attn", "humming")
+SMS = 188  # a test compares these with those of the kernels
 NAME = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
 
 
@@ -48,7 +49,7 @@ def stand_in(cards: int, memory: int, capability: tuple[int, int]) -> None:
     card = SimpleNamespace(
         major=capability[0],
         minor=capability[1],
-        multi_processor_count=188,
+        multi_processor_count=SMS,
         total_memory=memory,
         gcnArchName="",
         name=NAME,

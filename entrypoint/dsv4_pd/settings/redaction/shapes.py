@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dsv4_pd.settings.redaction import names
 
 Span = tuple[int, int]  # start and end in the text
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _REST = re.compile(r"""[^\s'"`<>\\]*+""")
 _PARAMETER = re.compile(r"""[?&;]([\w.%~-]{1,64})=([^\s&#;'"`<>\\]++)""")
 _HOST = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:[/?#]|$)")
@@ -39,6 +40,16 @@ def _user_parts(text: str) -> Iterator[Span]:
         if length:
             yield begin, begin + length
         start = text.find("://", begin)
+
+
+def scheme(address: str) -> int:
+    """How many characters an address's scheme takes, its `://` included; a password may hold one, too.
+
+    >>> scheme("http://u:p@h"), scheme("u:p@h"), scheme("u:p://x@h")
+    (7, 0, 0)
+    """
+    match = _SCHEME.match(address)
+    return match.end() if match else 0
 
 
 def user_part(rest: str) -> int:

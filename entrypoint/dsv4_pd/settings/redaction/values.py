@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dsv4_pd.settings.redaction import names
-from dsv4_pd.settings.redaction.shapes import Span
+from dsv4_pd.settings.redaction.shapes import Span, scheme
 
 _STEM = re.compile(r"(?i)key|token|secret|passw|passphrase|pwd|credential|cookie|auth|proxy|bearer")
 _NAME = re.compile(r"[A-Za-z0-9_.-]*")
@@ -91,7 +91,7 @@ def _proxy(text: str, name: _Name) -> Iterator[Span]:
     separator = re.compile(r"""\s*[:=]\s*[\\'"]*""").match(text, name.end)
     if separator:
         value = _WORD.match(text, separator.end())
-        if value and "@" in value[0] and "://" not in value[0]:
+        if value and "@" in value[0] and not scheme(value[0]):
             yield value.start(), value.start() + value[0].rindex("@")
 
 

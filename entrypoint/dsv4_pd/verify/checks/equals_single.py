@@ -13,12 +13,12 @@ def check(subject: Subject) -> Result:
     mine = ask(subject.api, subject.options.seed)
     if any(text is None for text in mine.values()):
         return failed("a question was not answered", "see check generation")
-    if status.get("mode") == "single":
+    if status.get("mode") != "pd":
         where = save(subject, key_of(status), mine)
-        return skipped(f"this is single mode; its answers are now the reference ({where})", "verify again in pd mode")
+        return skipped(f"whole servers answer here; what they say is now the reference ({where})", "verify a pair next")
     reference, source = _reference(subject, key_of(status))
     if reference is None:
-        return skipped(source, "run verify once with DSV4_MODE=single on this host, or give --single-url")
+        return skipped(source, "run verify once with DSV4_LAYOUT=single on this host, or give --single-url")
     return judge(mine, reference, source)
 
 
@@ -41,7 +41,7 @@ def _reference(subject: Subject, key: str) -> tuple[Answers | None, str]:
         api = subject.api
         return ask(Api(url, api.model, api.key), subject.options.seed), f"live at {url}"
     if recorded := load(subject, key):
-        return recorded, "recorded by an earlier verify in single mode"
+        return recorded, "recorded by an earlier verify of whole servers"
     if subject.options.start_single:
         return single_answers(subject), "a single server started for this"
-    return None, "nothing to compare with: no single-mode answers of this model are recorded"
+    return None, "nothing to compare with: no whole server's answers of this model are recorded"

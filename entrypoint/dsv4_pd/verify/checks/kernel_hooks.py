@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsv4_pd.run.states import WAY
 from dsv4_pd.verify.base import Result, Subject, failed, passed, skipped
 
 
@@ -17,5 +18,5 @@ def check(subject: Subject) -> Result:
         )
     if not plugins:
         return skipped("this plan asks for no engine plugin")
-    servers = [name for name in subject.status.get("roles", {}) if name != "router"]
-    return passed(f"{', '.join(plugins)} live in {', '.join(servers)}", plugins=plugins, active=proof.get("active", {}))
+    servers = [name for name in subject.status.get("roles", {}) if name not in WAY]
+    return passed(f"{', '.join(plugins)} live in {', '.join(servers)}", plugins=plugins, servers=servers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsv4_pd.run.states import WAY
 from dsv4_pd.verify.base import Result, Subject, failed, passed, skipped
 from dsv4_pd.verify.sizing import context_length
 
@@ -14,7 +15,7 @@ def check(subject: Subject) -> Result:
     """Measured tokens against the expected ones, both roles."""
     status = subject.status
     about = status.get("about") or {}
-    servers = {name: role for name, role in status.get("roles", {}).items() if name != "router"}
+    servers = {name: role for name, role in status.get("roles", {}).items() if name not in WAY}
     held = {name: role.get("kv_capacity_tokens") for name, role in servers.items()}
     if not servers or any(tokens is None for tokens in held.values()):
         return failed(f"a role does not report its KV capacity: {held}", "its /metrics must answer; see dsv4-pd status")

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from dsv4_pd.client.ops import by_role
 from dsv4_pd.run.ops.exposition import Sample
+from dsv4_pd.run.ops.kv_link import link_of
 from dsv4_pd.verify import prompts
 from dsv4_pd.verify.base import Result, Subject, failed, passed, skipped
 
 SLOW = 1e9  # bytes/s; UCX without peer access, or with expandable segments, falls to 0.3e9
 WORDS = {False: 600, True: 12000}  # on GPUs: so that the transfer, and not its start, takes the time
-_GIBI = 2.0**30
 
 
 def check(subject: Subject) -> Result:
     """The engines' own counters before and after a fresh prompt."""
     status = subject.status
     if status.get("mode") != "pd":
-        return skipped("single mode: no link")
+        return skipped("whole servers hand nothing over: no link")
     gpus = bool(((status.get("about") or {}).get("machine") or {}).get("gpus"))
     before = subject.ops.samples()
     reply = subject.api.chat(prompts.filler(WORDS[gpus], time.time_ns()), max_tokens=4)
@@ -36,8 +37,7 @@ def judge(before: list[Sample], after: list[Sample], prompt_tokens: int, *, gpus
             "a request was answered, yet no KV transfer was counted",
             "the request did not take the PD path: see the router's --prefill/--decode lines in dsv4-pd plan",
         )
-    timed = _delta(before, after, "sglang:kv_transfer_speed_gb_s_count")
-    speed = _delta(before, after, "sglang:kv_transfer_speed_gb_s_sum") / timed * _GIBI if timed else 0.0
+    speed = link_of(partial(_delta, before, after)).bytes_per_s or 0.0
     details = {"transfers": count, "bytes": moved, "prompt_tokens": prompt_tokens, "bytes_per_s": round(speed)}
     where = "GPU" if gpus else "host"
     told = f"NIXL moved {moved / 1e6:.2f} MB of {where} memory for {prompt_tokens} tokens, at {speed / 1e9:.3f} GB/s"

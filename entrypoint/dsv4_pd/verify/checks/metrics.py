@@ -7,6 +7,7 @@ from collections import Counter
 
 from dsv4_pd.client.ops import by_role
 from dsv4_pd.run.ops.exposition import samples
+from dsv4_pd.run.states import WAY
 from dsv4_pd.verify.base import Result, Subject, failed, passed
 
 OWN = ("dsv4_state", "dsv4_ready", "dsv4_role_ready", "dsv4_role_restarts_total", "dsv4_scrape_up")
@@ -32,8 +33,8 @@ def judge(text: str, roles: set[str]) -> Result:
     if doubled:
         return failed(f"announced twice: {', '.join(doubled[:3])}", "report it: Prometheus refuses the whole scrape")
     # Any of the engine's: its gauges appear only after decode_log_interval steps, so a young pair has not all of them.
-    engines = {sample.labels.get("role") for sample in seen if sample.name.startswith("sglang:")}
-    if lost := sorted(roles - {"router"} - engines):
+    engines = {s.labels.get("member") or s.labels.get("role") for s in seen if s.name.startswith("sglang:")}
+    if lost := sorted(roles - WAY - engines):
         return failed(
             f"no sglang: metrics with role {', '.join(lost)}", "the servers need --enable-metrics: dsv4-pd plan"
         )

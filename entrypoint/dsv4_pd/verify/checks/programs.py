@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dsv4_pd.run.states import SERVING
 from dsv4_pd.verify.base import Result, Subject, failed, passed
 
@@ -18,6 +20,8 @@ def check(subject: Subject) -> Result:
         return failed(
             f"not ready: {', '.join(down)}", "dsv4-pd status --watch shows whether it comes back", roles=roles
         )
+    if stale := unproved(status.get("paths") or []):
+        return failed(f"no request came through {', '.join(stale)}", "dsv4-pd status --watch shows whether one does")
     if sum(restarts.values()) > subject.options.allowed_restarts:
         ended = [f"{n} {c} times, last: {roles[n].get('last_exit')}" for n, c in restarts.items() if c]
         return failed(
@@ -26,3 +30,12 @@ def check(subject: Subject) -> Result:
             restarts=restarts,
         )
     return passed(f"{status['state']}: {', '.join(roles)} ready, no restarts", restarts=restarts)
+
+
+def unproved(paths: list[dict[str, Any]]) -> list[str]:
+    """Routes among several on which the guard's last request failed, or none came through yet.
+
+    >>> unproved([{"members": ["prefill-2", "decode"], "failures": 1, "proved_s_ago": 9.0}])
+    ['prefill-2 to decode']
+    """
+    return [" to ".join(path["members"]) for path in paths if path["failures"] or path["proved_s_ago"] is None]

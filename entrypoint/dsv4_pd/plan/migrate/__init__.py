@@ -1,0 +1,1 @@
+"""From systemd units of an older deployment to settings of this one."""
