@@ -19,7 +19,7 @@ def test_page_shows_the_start_and_then_the_load(starting: Appliance, tmp_path: P
         browser.wait("document.body.dataset.polls > 1")
         assert browser.run("document.getElementById('state').textContent") in ("BOOTING", "LOADING", "WARMING")
         assert browser.run("document.getElementById('now').hidden"), "no charts before there is a load"
-        assert browser.run("document.querySelectorAll('.role').length") == 3
+        assert browser.run("document.querySelectorAll('.role').length") == 4
         assert browser.run("document.querySelectorAll('.bar i.unknown').length") >= 1, (
             "no bar moves without a percentage"
         )
