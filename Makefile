@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
 VENVS ?= .venvs
+# TEST_ROUTER=smg or sglang-router leaves out the tests of the other one.
+export TEST_ROUTER
 PYTHON ?= $(firstword $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p; done))
 DEV := $(VENVS)/dev/bin
 PYTEST := $(DEV)/python -m pytest
@@ -45,22 +47,27 @@ lock: $(VENVS)/dev/.done ## Resolve the control plane's requirement locks again
 	  --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
 	  -o $$name.lock $$name.in; done
 
-test: test-control test-pair ## What this machine can run without Docker or a browser; about a quarter of an hour on two cores
+test: test-control test-demo ## What a person waits for: the control plane, and the demo from start to stop; five minutes on two cores
 
-test-control: $(VENVS)/dev/.done
-	$(PYTEST) -n 2 -m "not engine and not pair and not docker and not browser and not slow" $(ARGS)
+test-control: $(VENVS)/dev/.done  # four workers whatever the machine: many tests wait for a clock
+	$(PYTEST) -n 4 -m "not engine and not pair and not docker and not browser and not slow" $(ARGS)
 
 coverage: ARGS += --cov --cov-report=
 coverage: test-control ## The control plane's tests, and which lines they do not reach
 	$(DEV)/coverage report
 
-test-pair: $(VENVS)/dev/.done engine
-	$(PYTEST) -n 2 --dist loadfile -m "engine and not pair and not slow" tests/entrypoint tests/gate tests/gpu tests/tools tests/demo $(ARGS)
-	$(PYTEST) -m "pair and not slow" tests/entrypoint tests/gate tests/gpu tests/tools tests/demo tests/pair/test_appliance.py $(ARGS)
+test-demo: $(VENVS)/dev/.done engine
+	$(PYTEST) -m "pair and not slow" tests/pair/test_appliance.py $(ARGS)
+
+test-engine: $(VENVS)/dev/.done engine ## The engine's and the routers' own parsers, rules, pools and plugins; no server is started
+	$(PYTEST) -n 2 --dist loadfile -m "engine and not pair and not slow" tests/entrypoint tests/gate tests/gpu tests/hooks tests/tools tests/demo tests/pair $(ARGS)
+
+test-pair: $(VENVS)/dev/.done engine ## The real pair without the appliance: tokens, the KV link, keys of both routers
+	$(PYTEST) -m "pair and not slow" tests/entrypoint tests/gate tests/gpu tests/tools tests/demo $(ARGS)
 
 clean: ## Remove what these commands made
 	rm -rf .venvs .demo .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help demo check hooks docs lock test test-control coverage test-pair test-all clean
+.PHONY: help demo check hooks docs lock test test-control coverage test-demo test-engine test-pair test-all clean
 
 include make/*.mk

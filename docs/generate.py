@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from generators import diagram, engine, troubleshooting, wings
+from generators import deprecations, diagram, engine, presets, troubleshooting, wings
 from generators.env import compose_text, env_example, env_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,8 +17,10 @@ FILES: dict[str, Callable[[], str]] = {
     "docs/env.md": env_markdown,
     ".env.example": lambda: compose_variables() + env_example(),
     "compose.yaml": lambda: compose_text(_read(ROOT / "compose.yaml")),
+    "docs/presets.md": presets.text,
     "docs/troubleshooting.md": troubleshooting.text,
     "hooks/dsv4_hooks/engine.py": engine.text,
+    "docs/compatibility.md": lambda: deprecations.fill(_read(ROOT / "docs/compatibility.md")),
     "docs/health.md": lambda: diagram.fill(_read(ROOT / "docs/health.md")),
     "docs/architecture.md": lambda: wings.fill(_read(ROOT / "docs/architecture.md")),
 }

@@ -2,9 +2,11 @@
 # IMAGE is the full name, registry included where there is one: make image push IMAGE=registry.example/dsv4-pd:0.1.0
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' entrypoint/pyproject.toml)
 IMAGE ?= dsv4-pd:$(VERSION)
+# all: the engine's own kernels are compiled too, about ten minutes on two cores; own: for a build that only has to run
+BAKE ?= all
 SOURCE ?= $(shell git config --get remote.origin.url 2>/dev/null | sed -E 's#^git@([^:]+):#https://\1/#; s#//[^/@]*@#//#; s#\.git$$##' | grep -E '^https?://' || true)
 BUILD_INPUTS := build/image-inputs
-BUILD_ARGS = --build-arg VERSION=$(VERSION) \
+BUILD_ARGS = --build-arg VERSION=$(VERSION) --build-arg BAKE=$(BAKE) \
   --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
   --build-arg CREATED=$(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z) \
   --build-arg SOURCE=$(SOURCE) \

@@ -80,7 +80,7 @@ GROUPS = {
     ),
     "guard": Group(
         (f"{GUARD}/conditions.py", f"{GUARD}/path_proof.py", f"{GUARD}/canary.py"),
-        ("tests/guard/test_policy.py", "tests/guard/test_path.py", "tests/guard/test_small.py"),
+        ("tests/guard/test_policy.py", "tests/guard/test_path.py", "tests/guard/test_plugin_proof.py"),
         600,
     ),
     "gate": Group(("gate/dsv4_gate/rules.py",), ("tests/gate/test_rules.py",), 600),

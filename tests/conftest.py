@@ -19,6 +19,7 @@ RINGS = {
     "browser": "ring 1, headless Chromium",
     "gpu": "ring 2, NVIDIA GPU",
 }
+ROUTERS = {"sglang-router", "smg"}
 _ran: Counter[str] = Counter()
 _skipped: dict[str, str] = {}
 
@@ -35,7 +36,7 @@ def missing(ring: str) -> str | None:
     """Why this machine can't run a ring's tests; None when it can."""
     if ring in ("engine", "pair"):
         needed = [VENVS / "engine" / "bin" / "python"]
-        needed += [VENVS / "router" / "bin" / "python"] if ring == "pair" else []
+        needed += [VENVS / name / "bin" / "python" for name in ("smg", "router")] if ring == "pair" else []
         absent = [str(path) for path in needed if not path.exists()]
         return f"{absent[0]} does not exist: run `make engine`" if absent else None
     if ring == "browser" and not shutil.which("chromium"):
@@ -45,7 +46,19 @@ def missing(ring: str) -> str | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def of_other_router(item: pytest.Item) -> bool:
+    """Whether the test is one of a router that TEST_ROUTER leaves out: by its parameters, whatever holds them."""
+    wanted = os.environ.get("TEST_ROUTER", "")
+    named = str(dict(getattr(getattr(item, "callspec", None), "params", {}))) if wanted else ""
+    return any(repr(router) in named for router in ROUTERS - {wanted}) and repr(wanted) not in named
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if wanted := os.environ.get("TEST_ROUTER", ""):
+        if wanted not in ROUTERS:
+            raise pytest.UsageError(f"TEST_ROUTER: found {wanted!r}, expected one of {sorted(ROUTERS)}")
+        config.hook.pytest_deselected(items=[item for item in items if of_other_router(item)])
+        items[:] = [item for item in items if not of_other_router(item)]
     for item in items:
         ring = next((ring for ring in RINGS if item.get_closest_marker(ring)), "control")
         # A report's keywords hold the names of folders too: tests/gpu is a folder, and most of it needs no card.

@@ -35,7 +35,8 @@ def rings(*targets: str) -> list[list[str]]:
 
 
 SCRIPT = (ROOT / ".ci/run").read_text(encoding="utf-8")
-CI = re.findall(r"""^ring(?:_twice "[^"]+")? \S+ make (\S+)""", SCRIPT, re.MULTILINE)
+CI = re.findall(r"""^(?:only \w+ )?ring(?:_twice "[^"]+")? \S+ make (\S+)""", SCRIPT, re.MULTILINE)
+RINGS = re.findall(r"""^(?:only (\w+) )?ring(?:_twice "[^"]+")? (\S+) """, SCRIPT, re.MULTILINE)  # (part, name)
 
 
 @pytest.mark.slow
@@ -59,7 +60,7 @@ def test_a_module_that_cannot_be_imported_fails_the_run(tmp_path: Path, name: st
 # --- .ci/run itself, with every command replaced
 
 
-def ci(tmp_path: Path, *failures: str) -> tuple[int, list[str]]:
+def ci(tmp_path: Path, *failures: str, part: str = "all") -> tuple[int, list[str]]:
     """(exit code, lines) of .ci/run on a machine whose `make` fails once for each time that a target is named."""
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
     (tmp_path / "make").write_text(
@@ -70,7 +71,7 @@ def ci(tmp_path: Path, *failures: str) -> tuple[int, list[str]]:
     for target in failures:
         with (tmp_path / f"fail-{target}").open("a") as file:
             file.write("once\n")
-    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CI_PART": part}
     done = subprocess.run(["bash", ROOT / ".ci/run"], env=environ, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.splitlines()
 
@@ -83,10 +84,20 @@ def test_ci_says_what_passed_and_how_long_it_took(tmp_path: Path) -> None:
     assert len([line for line in lines if re.fullmatch(r"  \S+ \d+ s", line)]) == len(CI) + 1
 
 
+@pytest.mark.parametrize("part", ["servers", "image"])
+def test_ci_runs_a_part_and_names_what_it_leaves_out(tmp_path: Path, part: str) -> None:
+    code, lines = ci(tmp_path, part=part)
+    left_out = [name for of, name in RINGS if of not in ("", part)]
+    assert code == 0 and len(left_out) > 2
+    assert f"part: {part}; not this time: {' '.join(left_out)}" in lines
+    took = [line.split()[0] for line in lines if re.fullmatch(r"  \S+ \d+ s", line)]
+    assert took == [name for of, name in RINGS if of in ("", part)]
+
+
 def test_ci_says_last_what_needed_a_second_try_and_why_it_may(tmp_path: Path) -> None:
     code, lines = ci(tmp_path, "test-slow", "chaos")
     assert code == 0
-    seconds = [line for line in lines[-3:] if line.startswith("second try: ")]
+    seconds = [line for line in lines[-4:] if line.startswith("second try: ")]
     assert [line.split()[2] for line in seconds] == ["slow", "chaos"] and all(
         "(may be tried again: " in s for s in seconds
     )
@@ -95,7 +106,7 @@ def test_ci_says_last_what_needed_a_second_try_and_why_it_may(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("failures", "ring", "passed"),
-    [(["check"], "check", 1), (["test-slow", "test-slow"], "slow", 5), (["test-api"], "api", 8)],
+    [(["check"], "check", 1), (["test-slow", "test-slow"], "slow", 6), (["test-api"], "api", 9)],
 )
 def test_ci_fails_where_a_ring_does(tmp_path: Path, failures: list[str], ring: str, passed: int) -> None:
     code, lines = ci(tmp_path, *failures)
@@ -104,7 +115,7 @@ def test_ci_fails_where_a_ring_does(tmp_path: Path, failures: list[str], ring: s
 
 
 def test_no_ring_is_tried_twice_without_a_reason() -> None:
-    calls = re.findall(r"^ring_twice (.*)$", SCRIPT, re.MULTILINE)
+    calls = re.findall(r"^(?:only \w+ )?ring_twice (.*)$", SCRIPT, re.MULTILINE)
     assert calls and all(re.match(r'"[^"]{20,}" \S+ make ', call) for call in calls)
 
 
