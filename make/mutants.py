@@ -72,7 +72,12 @@ SIMULATED = "AnySequence or forgiven or slower_than or tokens_move or by_itself 
 GROUPS = {
     "policy": Group(
         (f"{GUARD}/policy.py",),
-        ("tests/guard/test_policy.py", "tests/guard/test_policy_steps.py"),
+        (
+            "tests/guard/test_policy.py",
+            "tests/guard/test_policy_steps.py",
+            "tests/guard/test_members.py",
+            "tests/guard/test_routes.py",
+        ),
         1500,
         0.95,
         SIMULATED,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard import conditions
+from dsv4_pd.run.guard import conditions, policy
 from dsv4_pd.run.guard.states import Answer, Complaint, Remedy
 from dsv4_pd.run.states import SERVING, StateName
 from guard.fleet import Fleet
@@ -213,9 +213,20 @@ def test_a_start_waits_for_the_rest_only_for_a_while() -> None:
     took = world.run(200, StateName.DEGRADED, StateName.READY)
     assert world.state.name is StateName.DEGRADED
     assert LIMITS.rest_timeout <= took < LIMITS.rest_timeout + 30
-    assert "single-3" in world.state.reason
+    assert world.state.reason == "single-3: down; served by single-1, single-2", "it recovers from nothing"
     world.run(300, StateName.READY)
     assert named(world) is StateName.READY and world.started("single-3") == 1
+
+
+def test_the_rest_is_waited_for_up_to_the_bound_and_no_longer() -> None:
+    world = Fleet(THREE)
+    world["single-3"].load_s = 300.0
+    while world.state.partial is None:
+        world.step()
+    waits = world.state
+    for seconds, name in ((LIMITS.rest_timeout, StateName.LOADING), (LIMITS.rest_timeout + 0.1, StateName.DEGRADED)):
+        later = replace(world.observe(), now=waits.partial + seconds)
+        assert policy.next_state(waits, later, LIMITS)[0].name is name
 
 
 def test_a_rest_that_comes_soon_is_waited_for() -> None:

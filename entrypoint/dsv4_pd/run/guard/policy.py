@@ -38,8 +38,7 @@ def _decide(state: State, seen: Observation, limits: Limits) -> State:
     incident = incidents.find(state, seen, limits)
     state = _acknowledge(state, seen)
     if incident and conditions.spared(seen, incident.names, state.condemned):
-        state = _charge_members(state, seen, limits, incident)
-        incident = None
+        return _classify(_charge_members(state, seen, limits, incident), seen, limits)
     return _charge(state, seen, limits, incident) if incident else _classify(state, seen, limits)
 
 
