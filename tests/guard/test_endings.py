@@ -141,13 +141,15 @@ def test_a_compiler_is_found_in_the_process_group(tmp_path: Path, name: str, fou
     assert sleeper
     shutil.copy(sleeper, tmp_path / name)  # the kernel names a process by its file
     shell = subprocess.Popen(["sh", "-c", f"{tmp_path / name} 60; true"], start_new_session=True)
+    beside = subprocess.Popen([sleeper, "60"], start_new_session=True)
     try:
         wait(lambda: len(Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split()) == 1)
         wait(lambda: compilers.run(shell.pid) is found)
-        assert not compilers.run(os.getpgid(0)) or os.getpgid(0) == shell.pid
+        assert not compilers.run(beside.pid)
     finally:
-        os.killpg(shell.pid, signal.SIGKILL)
-        shell.wait()
+        for process in (shell, beside):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def test_a_compiler_that_has_ended_is_none(tmp_path: Path) -> None:
