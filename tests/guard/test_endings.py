@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.run.guard import compilers, endings
+from dsv4_pd.run.guard import compilers, endings, tree
 from dsv4_pd.run.guard.processes import Processes
 from dsv4_pd.run.guard.watch import Watch
 from supervisor.options import decode_wait_status
@@ -136,7 +136,7 @@ def test_a_child_of_an_earlier_process_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize(("name", "found"), [("cicc", True), ("nvcc", True), ("python3", False), ("ninja", False)])
-def test_a_compiler_is_found_in_the_process_group(tmp_path: Path, name: str, found: bool) -> None:
+def test_a_compiler_is_found_among_a_server_s_processes(tmp_path: Path, name: str, found: bool) -> None:
     sleeper = shutil.which("sleep")
     assert sleeper
     shutil.copy(sleeper, tmp_path / name)  # the kernel names a process by its file
@@ -150,6 +150,32 @@ def test_a_compiler_is_found_in_the_process_group(tmp_path: Path, name: str, fou
         for process in (shell, beside):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+NINJA = """rule compile
+  command = {compiler} 60
+build out: compile
+"""
+
+
+@pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not installed; .ci/run installs it")
+def test_a_compiler_that_ninja_starts_is_found(tmp_path: Path) -> None:
+    """In a process group of its own. A server for which FlashInfer's ninja compiled was restarted as one that hangs."""
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "cicc")
+    (tmp_path / "build.ninja").write_text(NINJA.format(compiler=tmp_path / "cicc"))
+    code = "import subprocess; subprocess.run(['ninja'])"
+    server = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    who = frozenset({server.pid})
+    try:
+        wait(lambda: compilers.run(server.pid))
+        who = tree.members(server.pid)
+        assert len({tree.group_of(pid) for pid in who}) > 1
+        assert tree.work_of(server.pid)[0] == who
+    finally:
+        tree.kill(who)
+        server.wait()
 
 
 def test_a_compiler_that_has_ended_is_none(tmp_path: Path) -> None:

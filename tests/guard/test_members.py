@@ -223,9 +223,9 @@ def test_the_rest_is_waited_for_up_to_the_bound_and_no_longer() -> None:
     world["single-3"].load_s = 300.0
     while world.state.partial is None:
         world.step()
-    waits = world.state
+    waits, since = world.state, world.state.partial
     for seconds, name in ((LIMITS.rest_timeout, StateName.LOADING), (LIMITS.rest_timeout + 0.1, StateName.DEGRADED)):
-        later = replace(world.observe(), now=waits.partial + seconds)
+        later = replace(world.observe(), now=since + seconds)
         assert policy.next_state(waits, later, LIMITS)[0].name is name
 
 

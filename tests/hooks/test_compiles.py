@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, VENVS
 from dsv4_hooks import compiles, when_imported
+from dsv4_pd.run.guard import compilers
 from dsv4_pd.run.guard.compile_log import CompileLog
 
 HEADER = "#include <tvm/ffi/container/tensor.h>\nint answer(int x) { return x + 41; }\n"
@@ -132,7 +133,13 @@ def test_the_engine_s_own_modules_are_counted(tmp_path: Path) -> None:
         "SGLANG_JIT_CACHE_DIR": str(tmp_path / "jit"),
     }
     python = str(VENVS / "engine" / "bin" / "python")
-    subprocess.run([python, "-c", LOAD, str(header)], env=environ, check=True, timeout=300)
+    server = subprocess.Popen([python, "-c", LOAD, str(header)], env=environ, start_new_session=True)
+    seen = False
+    while server.poll() is None:
+        seen = seen or compilers.run(server.pid)
+        time.sleep(0.02)
+    assert server.returncode == 0
+    assert seen, "the guard, too, sees a compiler"
     log = CompileLog(tmp_path / "records")
     (fresh,) = log.read(lambda _: "decode", {})
     assert (fresh.system, fresh.kernel, fresh.seconds > 0.1) == ("tvm-ffi", "probe", True)

@@ -117,7 +117,7 @@ def test_sparse_mla_hook_runs_our_kernel(generator: torch.Generator, tmp_path: P
 
 @pytest.mark.parametrize(
     ("batch", "heads", "reason"),
-    [(65, 16, "more than 64 rows"), (1, 8, "8 heads, measured for"), (1, 128, "128 heads")],
+    [(65, 16, "more than 64 rows"), (1, 8, "8 heads in 8, measured for"), (1, 128, "128 heads")],
 )
 def test_a_shape_outside_the_table_uses_the_engines_path_visibly(
     generator: torch.Generator, tmp_path: Path, batch: int, heads: int, reason: str
@@ -128,6 +128,30 @@ def test_a_shape_outside_the_table_uses_the_engines_path_visibly(
     (written,) = read(tmp_path)["fallbacks"]["sparse_mla_decode"]
     assert reason in written
     assert read(tmp_path)["patches"] == {"sparse_mla_decode": "active"}
+
+
+def padded(call: dict[str, Any], heads: int) -> dict[str, Any]:
+    """q in as many heads, of which only the first are real: models/deepseek_v4_dspark.py does so for FlashMLA."""
+    q = call["q"].new_full((*call["q"].shape[:2], heads, call["q"].shape[3]), float("nan"))
+    q[:, :, : call["q"].shape[2]] = call["q"]
+    return call | {"q": q}
+
+
+def test_a_draft_s_padded_heads_are_not_computed(generator: torch.Generator, tmp_path: Path, tolerance: float) -> None:
+    """DSpark with 16 heads a rank ended its server at the capture of the graphs: 16 sinks, and 64 heads of q."""
+    call = sparse_mla_call(2, 16, generator)
+    expected, _ = adapters.sparse_mla(call)
+    out, _ = hooked("sparse_mla_decode", tmp_path, open_signature())(never, **padded(call, 64))
+    assert out.shape == (2, 1, 64, 512)
+    assert relative_error(out[:, :, :16], expected) < tolerance
+    assert read(tmp_path)["fallbacks"] == {}
+
+
+def test_as_many_sinks_as_were_not_measured_are_left_to_the_engine(generator: torch.Generator, tmp_path: Path) -> None:
+    call = padded(sparse_mla_call(1, 8, generator), 64)
+    assert hooked("sparse_mla_decode", tmp_path, open_signature())(lambda **_: "stock", **call) == "stock"
+    (written,) = read(tmp_path)["fallbacks"]["sparse_mla_decode"]
+    assert "8 heads in 64" in written
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,18 @@ def refuse_sparse_mla(call: dict[str, Any]) -> str | None:
         return f"q is {q.dtype} {list(q.shape)}, measured for bf16 [B, 1, H, {layout.HEAD_DIM}]"
     if q.shape[0] > DECODE_ROWS:
         return f"more than {DECODE_ROWS} rows (prefill)"
-    if q.shape[2] not in HEADS:
-        return f"{q.shape[2]} heads, measured for {HEADS}"
+    if q.shape[2] not in HEADS or real_heads(call) not in HEADS:
+        return f"{real_heads(call)} heads in {q.shape[2]}, measured for {HEADS}"
     if call["head_dim_v"] != layout.HEAD_DIM:
         return f"head_dim_v is {call['head_dim_v']}, measured for {layout.HEAD_DIM}"
     caches = [call[name] for name in ("k_cache", "extra_k_cache") if call.get(name) is not None]
     return next((reason for cache in caches if (reason := refuse_cache(cache))), None)
+
+
+def real_heads(call: dict[str, Any]) -> int:
+    """DSpark's draft pads q for another kernel and not its sinks, of which there is one for each head that is real."""
+    sink = call.get("attn_sink")
+    return int(call["q"].shape[2] if sink is None else sink.numel())
 
 
 def refuse_cache(cache: torch.Tensor) -> str | None:
@@ -48,14 +54,14 @@ def refuse_cache(cache: torch.Tensor) -> str | None:
 
 
 def sparse_mla(call: dict[str, Any], card: Card | None = None) -> tuple[torch.Tensor, None]:
-    """flash_mla_with_kvcache_sm120(**kwargs): only the first result is used by the engine.
+    """flash_mla_with_kvcache_sm120(**kwargs): the engine uses only the first result, and none of its padded heads.
 
     card: for compiling without one; a running engine's is the one that q lies on.
     """
-    q = call["q"]
+    q, heads = call["q"], real_heads(call)
     scale = call.get("softmax_scale")
     out = sparse_mla_decode(
-        q,
+        q[:, :, :heads],
         call["k_cache"],
         call["indices"],
         call.get("topk_length"),
@@ -66,7 +72,11 @@ def sparse_mla(call: dict[str, Any], card: Card | None = None) -> tuple[torch.Te
         call.get("extra_topk_length"),
         card=card,
     )
-    return out, None
+    if heads == q.shape[2]:
+        return out, None
+    padded = torch.empty_like(q)
+    padded[:, :, :heads] = out
+    return padded, None
 
 
 def refuse_mhc(call: dict[str, Any]) -> str | None:

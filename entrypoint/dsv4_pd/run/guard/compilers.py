@@ -1,4 +1,4 @@
-"""Whether a server compiles: a compiler is seen in its process group. A scheduler that waits for one is no hung one."""
+"""Whether a server compiles: a compiler is seen among its processes. A scheduler that waits for one is no hung one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = frozenset({
 
 
 def run(group: int) -> bool:
-    """Whether one of the group's processes is a compiler that has not ended."""
+    """Whether one of the group's processes, or of their children, is a compiler that has not ended."""
     return any(_name(pid) in NAMES for pid in tree.members(group))
 
 

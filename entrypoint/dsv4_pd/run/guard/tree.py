@@ -25,8 +25,21 @@ def group_of(pid: int) -> int | None:
 
 
 def members(group: int) -> frozenset[int]:
-    """The processes of a group."""
-    return frozenset(pid for pid in pids() if group_of(pid) == group)
+    """The processes of a group, and whoever descends from one: ninja puts each compiler into a group of its own."""
+    kin = {pid: found for pid in pids() if (found := _kin(pid))}
+    who = {pid for pid, (_, of) in kin.items() if of == group}
+    while more := {pid for pid, (parent, _) in kin.items() if parent in who} - who:
+        who |= more
+    return frozenset(who)
+
+
+def _kin(pid: int) -> tuple[int, int] | None:
+    """(parent, process group); None when it is gone."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[1]), int(fields[2])
 
 
 def workers(who: frozenset[int]) -> frozenset[int]:
@@ -40,8 +53,8 @@ def workers(who: frozenset[int]) -> frozenset[int]:
 
 
 def work_of(group: int) -> tuple[frozenset[int], int]:
-    """Who is in the group and how many bytes it has read: both stand still in a start that hangs, while one that
-    compiles starts processes and one that loads from a slow disk reads.
+    """Who belongs to the group and how many bytes they have read: both stand still in a start that hangs, while one
+    that compiles starts processes and one that loads from a slow disk reads.
     """
     who = members(group)
     return who, sum(_bytes_read(pid) for pid in who)
