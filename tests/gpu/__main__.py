@@ -30,7 +30,7 @@ PARTS = {
     "variants": (
         "gpu.parts.variants",
         "main",
-        "an otherwise empty card and a checkpoint (stop); then answers are compared",
+        "an otherwise empty card and a checkpoint (stop)",
     ),
     "variants-pair": ("gpu.parts.variants", "paired", "variants"),
     "stop": ("gpu.parts.kernels", "stop", "nothing"),

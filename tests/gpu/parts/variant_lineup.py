@@ -53,6 +53,7 @@ def variant(name: str, port: int, flags: dict[str, str | None], needs: float | N
     return Variant(Server(name, port, "ours", flags={**PLAIN, **flags}, model=folder), needs, says)
 
 
+PLAIN_MODEL = Server("plain", 35500, "ours", flags=PLAIN)  # what the others are compared with
 NVFP4 = variant("nvfp4", 35000, {})
 NVFP4_CUTLASS = variant("nvfp4-cutlass", 35100, CUTLASS, 10.0, MARLIN)
 DSPARK = variant("dspark", 35200, DRAFTS["dspark"])
@@ -69,12 +70,14 @@ _RAISED = re.compile(r"^(?:\[[^\]]*\] )?((?:\w+\.)*\w*(?:Error|Exception)\b: ?.*
 
 
 def raised(log: str) -> list[str]:
-    """The exceptions that a log ends with, each once, in their order.
+    """The exceptions that a log ends with, each once, in their order. The gate keeps a traceback on one line.
 
     >>> raised("[2026-11-30 08:00:00 TP0] x\\nTraceback:\\n  File\\nValueError: no\\nValueError: no\\nRuntimeError: a")
     ['ValueError: no', 'RuntimeError: a']
+    >>> raised(r"[2026-12-01 01:05:07] Scheduler hit an exception: Traceback:\\n  File\\nAssertionError: sinks")
+    ['AssertionError: sinks']
     """
-    found = (_RAISED.match(line) for line in log.splitlines())
+    found = (_RAISED.match(line) for line in log.replace("\\n", "\n").splitlines())
     return list(dict.fromkeys(match[1][:500] for match in found if match))
 
 

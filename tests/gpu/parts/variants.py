@@ -15,7 +15,7 @@ from gpu import client, machine
 from gpu.model import variants
 from gpu.parts import answers, pair
 from gpu.parts.kernels import START_S
-from gpu.parts.variant_lineup import FOLDERS, PAIRED, VARIANTS, Variant, accepted, raised
+from gpu.parts.variant_lineup import FOLDERS, PAIRED, PLAIN_MODEL, VARIANTS, Variant, accepted, raised
 from gpu.record import Part
 from gpu.servers import MODEL
 
@@ -32,14 +32,18 @@ def main() -> int:
         before = machine.memory_used()
         written(part)
         capability = float(machine.facts()["cards"][0]["capability"])
+        servers = [PLAIN_MODEL, *(one.server for one in VARIANTS)]
         try:
-            for one in VARIANTS:
-                one.server.start()
+            for server in servers:
+                server.start()
+            seconds = PLAIN_MODEL.ready(START_S)
+            if part.expect(seconds is not None, "the plain model is ready", after_s=seconds):
+                answers.single(part, PLAIN_MODEL.url)
             for one in VARIANTS:
                 judged(part, one, capability)
         finally:
-            for one in VARIANTS:
-                one.server.stop(6)
+            for server in servers:
+                server.stop(6)
         client.wait_until(lambda: pair.clean(before, 64), 15, 0.2)
     return 0 if not part.failures else 1
 
