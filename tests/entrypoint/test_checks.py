@@ -29,13 +29,15 @@ from dsv4_pd.host.facts import (
     UnlistedGpu,
 )
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.plan import catalogue, door_files, shipped
-from dsv4_pd.plan.members import Port
-from dsv4_pd.plan.memory_model import Shape
-from dsv4_pd.plan.model_files import Model
-from dsv4_pd.plan.paths import Paths, models_dir, share_dir
+from dsv4_pd.plan.around.surroundings import Disk, Surroundings, appliance_runs, bind_refusal
+from dsv4_pd.plan.disk.paths import Paths, models_dir, share_dir
+from dsv4_pd.plan.front import files as door_files
+from dsv4_pd.plan.model.files import Model
+from dsv4_pd.plan.model.shape import Shape
+from dsv4_pd.plan.placement.members import Port
+from dsv4_pd.plan.shipped import catalogue
+from dsv4_pd.plan.shipped import data as shipped
 from dsv4_pd.plan.situation import Situation
-from dsv4_pd.plan.surroundings import Disk, Surroundings, appliance_runs, bind_refusal
 from dsv4_pd.plan.survey import consider
 from dsv4_pd.settings.schema import Settings
 from dsv4_pd.verify import catalogue as accepted

@@ -19,7 +19,7 @@ from dsv4_pd.host.machine import Replay
 from dsv4_pd.host.read import facts_of
 from dsv4_pd.plan.survey import survey
 from dsv4_pd.run import late_devices
-from dsv4_pd.run.guard import endings
+from dsv4_pd.run.guard.watch import endings
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard import conditions, policy
-from dsv4_pd.run.guard.states import Answer, Complaint, Remedy
+from dsv4_pd.plan.guard.config import Limits
+from dsv4_pd.run.guard.decide import conditions, policy
+from dsv4_pd.run.guard.decide.states import Answer, Complaint, Remedy
 from dsv4_pd.run.states import SERVING, StateName
 from guard.fleet import Fleet
 from guard.simulation import LIMITS
@@ -224,6 +224,7 @@ def test_the_rest_is_waited_for_up_to_the_bound_and_no_longer() -> None:
     while world.state.partial is None:
         world.step()
     waits = world.state
+    assert waits.partial is not None
     for seconds, name in ((LIMITS.rest_timeout, StateName.LOADING), (LIMITS.rest_timeout + 0.1, StateName.DEGRADED)):
         later = replace(world.observe(), now=waits.partial + seconds)
         assert policy.next_state(waits, later, LIMITS)[0].name is name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, ok, warn
-from dsv4_pd.plan import open_api
+from dsv4_pd.plan.front import open_api
 from dsv4_pd.plan.situation import Situation
 
 

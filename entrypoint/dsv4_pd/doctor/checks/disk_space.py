@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, warn
+from dsv4_pd.plan.around.surroundings import Disk
 from dsv4_pd.plan.situation import Situation
-from dsv4_pd.plan.surroundings import Disk
 
 GIB = 1 << 30
 _MARGIN = 2 * GIB  # beside the model's files

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok
-from dsv4_pd.plan.gpu_choice import minimum_gb
+from dsv4_pd.plan.placement.gpu_choice import minimum_gb
 from dsv4_pd.plan.situation import Situation
 
 

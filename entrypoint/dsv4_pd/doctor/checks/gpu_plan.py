@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, numbered, ok, warn
 from dsv4_pd.host.facts import Gpu
-from dsv4_pd.plan.gpu_choice import unfit_reason
 from dsv4_pd.plan.notices import NoticeKind
+from dsv4_pd.plan.placement.gpu_choice import unfit_reason
 from dsv4_pd.plan.situation import Situation
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, warn
-from dsv4_pd.plan import offload
+from dsv4_pd.plan.memory import offload
 from dsv4_pd.plan.situation import Situation
 
 GIB = 1 << 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, ok, warn
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan.model_files import offline
+from dsv4_pd.plan.model.files import offline
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.settings import hub_environ, hub_token
 

@@ -6,7 +6,7 @@ import errno
 
 from dsv4_pd.doctor.base import Check, Finding, fail, ok
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan.members import Port
+from dsv4_pd.plan.placement.members import Port
 from dsv4_pd.plan.situation import Situation
 
 _HOSTS = {"DSV4_PORT": "DSV4_HOST", "DSV4_OPS_PORT": "DSV4_OPS_HOST"}

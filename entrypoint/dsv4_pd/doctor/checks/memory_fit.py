@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, ok, skip
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan.memory_plan import estimates, misfits, table, too_heavy
-from dsv4_pd.plan.pinned import pinned_tokens
+from dsv4_pd.plan.memory.pinned import pinned_tokens
+from dsv4_pd.plan.memory.plan import estimates, misfits, table, too_heavy
 from dsv4_pd.plan.situation import Situation
 
 

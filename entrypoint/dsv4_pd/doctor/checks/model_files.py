@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, warn
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan.model_files import is_folder, offline
+from dsv4_pd.plan.model.files import is_folder, offline
 from dsv4_pd.plan.situation import Situation
 
 

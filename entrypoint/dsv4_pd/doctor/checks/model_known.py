@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, ok, skip, warn
+from dsv4_pd.plan.around.unjudged import unjudged
 from dsv4_pd.plan.situation import Situation
-from dsv4_pd.plan.unjudged import unjudged
 
 
 def _run(s: Situation) -> Finding:

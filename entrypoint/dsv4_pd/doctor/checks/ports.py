@@ -7,7 +7,7 @@ import os
 from dsv4_pd.doctor.base import Check, Finding, fail, ok
 from dsv4_pd.doctor.checks.listen_address import WRONG
 from dsv4_pd.errors import TemporaryError
-from dsv4_pd.plan.members import Port
+from dsv4_pd.plan.placement.members import Port
 from dsv4_pd.plan.situation import Situation
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, ok
+from dsv4_pd.plan.around.surroundings import TOOLS
 from dsv4_pd.plan.situation import Situation
-from dsv4_pd.plan.surroundings import TOOLS
 
 
 def _run(s: Situation) -> Finding:
