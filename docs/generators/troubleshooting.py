@@ -6,7 +6,7 @@ import inspect
 
 from dsv4_pd.doctor.base import Check
 from dsv4_pd.doctor.catalogue import CHECKS
-from dsv4_pd.doctor.checks import kv_link
+from dsv4_pd.doctor.checks.links import kv_link
 from dsv4_pd.host import nvml_causes, xids
 from dsv4_pd.run.download import causes as download_causes
 from dsv4_pd.run.guard.watch.endings import LIKELY_OF_CODE, LIKELY_OF_SIGNAL

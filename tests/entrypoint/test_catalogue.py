@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from dsv4_pd.doctor.catalogue import CHECKS, examine
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.doctor.preflight import raise_failures
 from dsv4_pd.errors import SettingsError
 from dsv4_pd.plan.around.ahead import Ahead

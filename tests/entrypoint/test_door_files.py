@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import door_files as check
+from dsv4_pd.doctor.checks.settings import door_files as check
 from dsv4_pd.doctor.preflight import refuse
 from dsv4_pd.errors import SettingsError
 from dsv4_pd.plan.front.files import refusals

@@ -10,8 +10,8 @@ from typing import Any
 import pynvml
 import pytest
 from dsv4_pd.doctor.catalogue import examine
-from dsv4_pd.doctor.checks import gpu_visible
-from dsv4_pd.doctor.checks.proxies import excepts_loopback
+from dsv4_pd.doctor.checks.driver import gpu_visible
+from dsv4_pd.doctor.checks.settings.proxies import excepts_loopback
 from dsv4_pd.host import nvml_causes, parse, system
 from dsv4_pd.host.capture import to_json
 from dsv4_pd.host.facts import Gpu, HostFacts

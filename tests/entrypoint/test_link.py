@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from dsv4_pd.doctor import link
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import kv_link
+from dsv4_pd.doctor.checks.links import kv_link
 from dsv4_pd.doctor.link import run
 from dsv4_pd.doctor.link.report import LinkReport, Pair, chosen_transport
 from dsv4_pd.errors import HardwareError

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from conftest import VENVS
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import host_memory
+from dsv4_pd.doctor.checks.host import host_memory
 from dsv4_pd.errors import SettingsError
 from dsv4_pd.host.facts import HostFacts, ResourceLimits
 from dsv4_pd.host.numa import Permission

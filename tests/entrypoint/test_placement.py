@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.errors import HardwareError, SettingsError
 from dsv4_pd.host.facts import GpuProcess, HostFacts
 from dsv4_pd.plan.disk.paths import profiles_dir

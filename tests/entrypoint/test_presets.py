@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.errors import SettingsError
 from dsv4_pd.plan import show
 from dsv4_pd.plan.disk.paths import models_dir, presets_dir, profiles_dir

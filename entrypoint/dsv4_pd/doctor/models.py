@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.errors import ApplianceError, SettingsError
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Live

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dsv4_pd.doctor.base import Check, Finding, fail, ok
-from dsv4_pd.doctor.checks.listen_address import WRONG
+from dsv4_pd.doctor.checks.settings.listen_address import WRONG
 from dsv4_pd.errors import TemporaryError
 from dsv4_pd.plan.placement.members import Port
 from dsv4_pd.plan.situation import Situation
