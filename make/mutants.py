@@ -71,7 +71,7 @@ SETTINGS = "entrypoint/dsv4_pd/settings"
 SIMULATED = "AnySequence or forgiven or slower_than or tokens_move or by_itself or moving or never or minutes"
 GROUPS = {
     "policy": Group(
-        (f"{GUARD}/policy.py",),
+        (f"{GUARD}/decide/policy.py",),
         (
             "tests/guard/test_policy.py",
             "tests/guard/test_policy_steps.py",
@@ -84,7 +84,7 @@ GROUPS = {
         percent=12,
     ),
     "guard": Group(
-        (f"{GUARD}/conditions.py", f"{GUARD}/path_proof.py", f"{GUARD}/canary.py"),
+        (f"{GUARD}/decide/conditions.py", f"{GUARD}/prove/path_proof.py", f"{GUARD}/prove/canary.py"),
         ("tests/guard/test_policy.py", "tests/guard/test_path.py", "tests/guard/test_plugin_proof.py"),
         600,
     ),

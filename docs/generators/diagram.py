@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard.policy import next_state
-from dsv4_pd.run.guard.states import Answer, CanaryView, Observation, RoleView, State, initial
+from dsv4_pd.plan.guard.config import Limits
+from dsv4_pd.run.guard.decide.policy import next_state
+from dsv4_pd.run.guard.decide.states import Answer, CanaryView, Observation, RoleView, State, initial
 from dsv4_pd.run.states import ARRIVING, CLOSING, StateName
 
 LIMITS = Limits()

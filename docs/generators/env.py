@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from dsv4_pd.plan import engine_rules
+from dsv4_pd.plan.programs import engine_rules
 from dsv4_pd.settings import consumers, deprecated
 from dsv4_pd.settings.schema import DURATIONS, SECRETS, Settings, env_name
 from pydantic.fields import FieldInfo

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsv4_pd.host.facts import Gpu, HostFacts, NumaNode
-from dsv4_pd.plan import memory_plan, presets
-from dsv4_pd.plan.memory_model import GIB, Estimate
-from dsv4_pd.plan.paths import presets_dir
-from dsv4_pd.plan.presets import Preset
+from dsv4_pd.plan.disk.paths import presets_dir
+from dsv4_pd.plan.memory import plan as memory_plan
+from dsv4_pd.plan.memory.model import GIB, Estimate
+from dsv4_pd.plan.shipped import presets
+from dsv4_pd.plan.shipped.presets import Preset
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey_facts
 from dsv4_pd.settings.schema import env_name

@@ -6,10 +6,10 @@ import inspect
 
 from dsv4_pd.doctor.base import Check
 from dsv4_pd.doctor.catalogue import CHECKS
-from dsv4_pd.doctor.checks import kv_link
+from dsv4_pd.doctor.checks.links import kv_link
 from dsv4_pd.host import nvml_causes, xids
 from dsv4_pd.run.download import causes as download_causes
-from dsv4_pd.run.guard.endings import LIKELY_OF_CODE, LIKELY_OF_SIGNAL
+from dsv4_pd.run.guard.watch.endings import LIKELY_OF_CODE, LIKELY_OF_SIGNAL
 
 _HEAD = """\
 # Troubleshooting, by symptom
@@ -90,7 +90,8 @@ def _endings() -> str:
     causes |= {f"code {code}": words for code, words in LIKELY_OF_CODE.items()}
     rows = "".join(f"| {how} | {_cell(words)} |\n" for how, words in causes.items())
     return (
-        "\n## How a process ended\n\nFrom `entrypoint/dsv4_pd/run/guard/endings.py`; signals also as 128 + number.\n\n"
+        "\n## How a process ended\n\n"
+        "From `entrypoint/dsv4_pd/run/guard/watch/endings.py`; signals also as 128 + number.\n\n"
         "| It ended by | Likely cause |\n|---|---|\n" + rows
     )
 

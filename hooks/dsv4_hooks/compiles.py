@@ -1,7 +1,8 @@
 """What this process compiles and what it finds compiled, by name: a line each, which the guard reads.
 
 Every compiler of the engine is watched once the engine has imported it; none is imported for it. The file is
-`compiles.PID.jsonl` beside the plugins' records; its reader, dsv4_pd.run.guard.compile_log, is another distribution.
+`compiles.PID.jsonl` beside the plugins' records; its reader,
+dsv4_pd.run.guard.watch.compile_log, is another distribution.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 SGLang logs a plugin's exception and serves on without it, so only this file tells a process with the plugin from one
 without. A patch is `installed` when its target passed the checks, and `active` from its first call on; warm-up makes
-that call. The file's form is record.schema.json beside this module. Its reader, dsv4_pd.run.guard.plugin_proof, is
-another distribution and imports nothing of this one; tests/hooks/test_contract.py holds the two together.
+that call. The file's form is record.schema.json beside this module. Its reader, dsv4_pd.run.guard.prove.plugin_proof,
+is another distribution and imports nothing of this one; tests/hooks/test_contract.py holds the two together.
 """
 
 from __future__ import annotations

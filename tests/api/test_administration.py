@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from dsv4_pd.plan.guard_config import from_json
-from dsv4_pd.run.guard.probes import Probes
-from dsv4_pd.run.guard.states import Answer
+from dsv4_pd.plan.guard.config import from_json
+from dsv4_pd.run.guard.ask.probes import Probes
+from dsv4_pd.run.guard.decide.states import Answer
 
 from api.administration import CLIENT, Router, Worker, wait
 from api.conftest import Routed

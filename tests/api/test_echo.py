@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import pytest
 from conftest import ROOT
-from dsv4_pd.run.guard.signatures import Signatures
+from dsv4_pd.run.guard.watch.signatures import Signatures
 from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 from support.appliance import Appliance

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard.watch import tree
 from support.appliance import Appliance
 
 from attacks import bodies, framing, paths

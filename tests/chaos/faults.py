@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard.watch import tree
 from support.appliance import Appliance
 
 from chaos import gpu, hostile, network, stranger, who

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard.watch import tree
 from support.appliance import Appliance
 from support.members import of_servers
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dsv4_pd.plan.about import settings_hash
 from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.programs.about import settings_hash
 from support.plans import eight_cards, make, no_gpu
 
 

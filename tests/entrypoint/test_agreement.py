@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import yaml
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import agreement, owned_flags, profiles
-from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.disk.paths import profiles_dir
+from dsv4_pd.plan.flags import agreement
 from dsv4_pd.plan.plan import make_plan
+from dsv4_pd.plan.programs import owned_flags
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.plan.survey import survey_facts
 from support.plans import eight_cards, make
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from dsv4_pd.doctor import preflight
 from dsv4_pd.doctor.catalogue import examine
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.errors import SettingsError, TemporaryError
-from dsv4_pd.plan import folders
-from dsv4_pd.plan.ahead import Ahead
+from dsv4_pd.plan.around.ahead import Ahead
+from dsv4_pd.plan.disk import folders
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey_facts

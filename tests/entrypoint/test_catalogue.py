@@ -12,19 +12,21 @@ from typing import Any
 
 import pytest
 from dsv4_pd.doctor.catalogue import CHECKS, examine
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.doctor.preflight import raise_failures
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import catalogue, checkpoint
-from dsv4_pd.plan.ahead import Ahead
-from dsv4_pd.plan.catalogue import Entry
-from dsv4_pd.plan.memory_model import EXPERTS, Shape, pool_tokens, shape_of, weight_bytes
-from dsv4_pd.plan.memory_plan import load_of
-from dsv4_pd.plan.paths import models_dir
+from dsv4_pd.plan.around.ahead import Ahead
+from dsv4_pd.plan.around.unjudged import unjudged
+from dsv4_pd.plan.disk.paths import models_dir
+from dsv4_pd.plan.memory.model import pool_tokens
+from dsv4_pd.plan.memory.plan import load_of
+from dsv4_pd.plan.model import checkpoint
+from dsv4_pd.plan.model.shape import EXPERTS, Shape, shape_of, weight_bytes
+from dsv4_pd.plan.model.speculative import decide
 from dsv4_pd.plan.plan import Plan
-from dsv4_pd.plan.speculative import decide
+from dsv4_pd.plan.shipped import catalogue
+from dsv4_pd.plan.shipped.catalogue import Entry
 from dsv4_pd.plan.survey import survey_facts
-from dsv4_pd.plan.unjudged import unjudged
 from dsv4_pd.settings.schema import Settings
 from support.engine import pool_sizes, resolve, write
 from support.plans import eight_cards, make

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from dsv4_pd.doctor import checks
 from dsv4_pd.doctor.base import CheckVerdict, Finding
-from dsv4_pd.doctor.catalogue import CHECKS, ORDER, examine, worst
+from dsv4_pd.doctor.catalogue import CHECKS, ORDER, ROOMS, examine, worst
 from dsv4_pd.doctor.preflight import raise_failures, refuse
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
 from dsv4_pd.host.facts import (
@@ -29,13 +29,15 @@ from dsv4_pd.host.facts import (
     UnlistedGpu,
 )
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.plan import catalogue, door_files, shipped
-from dsv4_pd.plan.members import Port
-from dsv4_pd.plan.memory_model import Shape
-from dsv4_pd.plan.model_files import Model
-from dsv4_pd.plan.paths import Paths, models_dir, share_dir
+from dsv4_pd.plan.around.surroundings import Disk, Surroundings, appliance_runs, bind_refusal
+from dsv4_pd.plan.disk.paths import Paths, models_dir, share_dir
+from dsv4_pd.plan.front import files as door_files
+from dsv4_pd.plan.model.files import Model
+from dsv4_pd.plan.model.shape import Shape
+from dsv4_pd.plan.placement.members import Port
+from dsv4_pd.plan.shipped import catalogue
+from dsv4_pd.plan.shipped import data as shipped
 from dsv4_pd.plan.situation import Situation
-from dsv4_pd.plan.surroundings import Disk, Surroundings, appliance_runs, bind_refusal
 from dsv4_pd.plan.survey import consider
 from dsv4_pd.settings.schema import Settings
 from dsv4_pd.verify import catalogue as accepted
@@ -591,7 +593,9 @@ def test_wrong_addresses_are_told_together() -> None:
 
 def test_every_file_of_a_check_is_in_the_report_s_order() -> None:
     """`doctor --link` asks the one that is not."""
-    assert {path.stem for path in Path(str(checks.__file__)).parent.glob("[!_]*.py")} == {*ORDER, "kv_link"}
+    rooms = Path(str(checks.__file__)).parent
+    named = {f"{room}/{name}.py" for room, names in ROOMS.items() for name in names}
+    assert {str(path.relative_to(rooms)) for path in rooms.rglob("[!_]*.py")} == named | {"links/kv_link.py"}
     assert len(ORDER) == len(set(ORDER)) == len({check.name for check in CHECKS})
 
 

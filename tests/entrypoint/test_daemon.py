@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dsv4_pd.plan import run_mark
-from dsv4_pd.plan.environment import child_environment
-from dsv4_pd.plan.paths import Paths
+from dsv4_pd.plan.disk import run_mark
+from dsv4_pd.plan.disk.paths import Paths
+from dsv4_pd.plan.programs.environment import child_environment
 from dsv4_pd.run.console.outlet import Outlet
 from dsv4_pd.run.supervision import rpc, sweep
 from dsv4_pd.run.supervision.daemon import Supervisord
@@ -130,7 +130,7 @@ def test_supervisord_ends_with_its_parent(tmp_path: Path) -> None:
     code = f"""
 import os, sys, time
 from pathlib import Path
-from dsv4_pd.plan.paths import Paths
+from dsv4_pd.plan.disk.paths import Paths
 from dsv4_pd.run.supervision.daemon import Supervisord
 from dsv4_pd.run.supervision.guard_watch import Budget, GuardWatch
 here = Path({str(tmp_path)!r})

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import door_files as check
+from dsv4_pd.doctor.checks.settings import door_files as check
 from dsv4_pd.doctor.preflight import refuse
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan.door_files import refusals
+from dsv4_pd.plan.front.files import refusals
 from dsv4_pd.settings.load import load
 from entrypoint.test_checks import situation
 from front.test_tls import certificate

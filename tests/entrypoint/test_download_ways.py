@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from dsv4_pd.plan.environment import child_environment
+from dsv4_pd.plan.programs.environment import child_environment
 from dsv4_pd.run.download import causes, classify, progress
 from dsv4_pd.run.download.causes import Asked, Cause, Failed
 from dsv4_pd.run.download.job import Job, Task

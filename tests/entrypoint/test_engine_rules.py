@@ -14,8 +14,10 @@ from dsv4_pd.doctor.preflight import refuse
 from dsv4_pd.errors import HardwareError, SettingsError
 from dsv4_pd.host.capture import to_json
 from dsv4_pd.host.facts import HostFacts, LostGpu
-from dsv4_pd.plan import engine_rules, model_context, surroundings
-from dsv4_pd.plan.engine_rules import ALIKE, server_context
+from dsv4_pd.plan.around import surroundings
+from dsv4_pd.plan.model import context as model_context
+from dsv4_pd.plan.programs import engine_rules
+from dsv4_pd.plan.programs.engine_rules import ALIKE, server_context
 from dsv4_pd.plan.survey import survey_facts
 from dsv4_pd.settings.schema import Settings
 from support.plans import ROOT, eight_cards, make, no_gpu
@@ -156,9 +158,10 @@ def test_no_profile_of_ours_trusts_a_model_s_code() -> None:
 
 
 def test_flags_that_roles_share_are_the_engine_s_and_not_the_plan_s() -> None:
-    from dsv4_pd.plan import owned_flags, profiles
-    from dsv4_pd.plan.migrate.flags import parsers
-    from dsv4_pd.plan.paths import profiles_dir
+    from dsv4_pd.plan.disk.paths import profiles_dir
+    from dsv4_pd.plan.flags.command_line import parsers
+    from dsv4_pd.plan.programs import owned_flags
+    from dsv4_pd.plan.shipped import profiles
 
     assert set(parsers()["engine"]) >= ALIKE
     assert not ALIKE & set(owned_flags.engine_owned(profiles.read_all(profiles_dir())))

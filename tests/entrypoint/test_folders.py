@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 from dsv4_pd.errors import SettingsError, TemporaryError
-from dsv4_pd.plan import folders, trust
-from dsv4_pd.plan.paths import Paths
+from dsv4_pd.plan.disk import folders, trust
+from dsv4_pd.plan.disk.paths import Paths
 from dsv4_pd.settings.load import load as load_settings
 
 

@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.plan.front_build import argv, configuration
-from dsv4_pd.plan.front_config import FrontConfig
-from dsv4_pd.plan.paths import Paths
+from dsv4_pd.plan.disk.paths import Paths
+from dsv4_pd.plan.front.config import FrontConfig
+from dsv4_pd.plan.programs.front_build import argv, configuration
 from dsv4_pd.run.front.__main__ import read
 from dsv4_pd.settings.load import load
 from dsv4_pd.settings.schema import env_name

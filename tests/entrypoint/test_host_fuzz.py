@@ -10,8 +10,8 @@ from typing import Any
 import pynvml
 import pytest
 from dsv4_pd.doctor.catalogue import examine
-from dsv4_pd.doctor.checks import gpu_visible
-from dsv4_pd.doctor.checks.proxies import excepts_loopback
+from dsv4_pd.doctor.checks.driver import gpu_visible
+from dsv4_pd.doctor.checks.settings.proxies import excepts_loopback
 from dsv4_pd.host import nvml_causes, parse, system
 from dsv4_pd.host.capture import to_json
 from dsv4_pd.host.facts import Gpu, HostFacts
@@ -19,7 +19,7 @@ from dsv4_pd.host.machine import Replay
 from dsv4_pd.host.read import facts_of
 from dsv4_pd.plan.survey import survey
 from dsv4_pd.run import late_devices
-from dsv4_pd.run.guard import endings
+from dsv4_pd.run.guard.watch import endings
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from dsv4_pd.host import numa
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.plan import profiles
-from dsv4_pd.plan.paths import Paths, profiles_dir
-from dsv4_pd.plan.placement import place
-from dsv4_pd.plan.programs import programs
-from dsv4_pd.plan.surroundings import Surroundings
+from dsv4_pd.plan.around.surroundings import Surroundings
+from dsv4_pd.plan.disk.paths import Paths, profiles_dir
+from dsv4_pd.plan.placement.place import place
+from dsv4_pd.plan.programs.program import programs
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.settings.schema import Settings
 from support.machines import read_facts
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import gpu_visible
+from dsv4_pd.doctor.checks.driver import gpu_visible
 from dsv4_pd.host import machine, nvml_reader
 from dsv4_pd.host.facts import LostGpu
 from dsv4_pd.host.read import facts_of

@@ -38,7 +38,7 @@ def holding(pattern: str) -> set[str]:
 def test_the_address_that_our_programs_meet_on_has_one_name() -> None:
     """As a value or in a URL; in sentences, and where addresses of others are read, it is only mentioned."""
     # The settings are the layer beside: there it is the default of a setting, and what `localhost` means in one.
-    reads = {"plan/migrate/router_map.py", "plan/migrate/engine_map.py", "doctor/checks/proxies.py"}
+    reads = {"plan/migrate/router_map.py", "plan/migrate/engine_map.py", "doctor/checks/settings/proxies.py"}
     settings = {"settings/schema.py", "settings/names_of.py"}
     assert holding(r"^127\.0\.0\.1$|//127\.0\.0\.1") - reads - settings == {"host/loopback.py"}
 

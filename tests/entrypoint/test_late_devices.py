@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import gpu_visible
+from dsv4_pd.doctor.checks.driver import gpu_visible
 from dsv4_pd.host.facts import HostFacts, LostGpu, UnlistedGpu
 from dsv4_pd.host.machine import Replay
 from dsv4_pd.host.read import facts_of

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError
 from dsv4_pd.host.facts import GpuProcess, HostFacts
-from dsv4_pd.plan import gpu_groups
 from dsv4_pd.plan.notices import NoticeKind
+from dsv4_pd.plan.placement import gpu_groups
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.settings.layout import EXPECTED, PAIR, SINGLE, parse, read
 from dsv4_pd.settings.load import load

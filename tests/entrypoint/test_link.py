@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 from dsv4_pd.doctor import link
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import kv_link
+from dsv4_pd.doctor.checks.links import kv_link
 from dsv4_pd.doctor.link import run
 from dsv4_pd.doctor.link.report import LinkReport, Pair, chosen_transport
 from dsv4_pd.errors import HardwareError
 from dsv4_pd.host.facts import HostFacts
-from dsv4_pd.plan import profiles
-from dsv4_pd.plan.paths import profiles_dir
-from dsv4_pd.plan.placement import Placement, place
-from dsv4_pd.plan.programs import Program
-from dsv4_pd.run.guard import document
+from dsv4_pd.plan.disk.paths import profiles_dir
+from dsv4_pd.plan.placement.place import Placement, place
+from dsv4_pd.plan.programs.program import Program
+from dsv4_pd.plan.shipped import profiles
+from dsv4_pd.run.guard.tell import document
 from dsv4_pd.settings.load import load
 
 AGENT = Path(str(link.__file__)).with_name("agent.py")

@@ -13,11 +13,13 @@ from conftest import VENVS
 from dsv4_pd.doctor.link import run
 from dsv4_pd.doctor.link.report import LinkReport
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.plan import folders, placement, profiles
-from dsv4_pd.plan.paths import profiles_dir, share_dir
+from dsv4_pd.plan.around.surroundings import Surroundings
+from dsv4_pd.plan.disk import folders
+from dsv4_pd.plan.disk.paths import profiles_dir, share_dir
+from dsv4_pd.plan.placement import place as placement
 from dsv4_pd.plan.plan import complete
-from dsv4_pd.plan.programs import programs
-from dsv4_pd.plan.surroundings import Surroundings
+from dsv4_pd.plan.programs.program import programs
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.settings.schema import Settings
 from support.machines import read_facts
 

@@ -8,27 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.plan import profiles
-from dsv4_pd.plan.memory_model import (
+from dsv4_pd.plan.disk.paths import profiles_dir, share_dir
+from dsv4_pd.plan.memory.model import (
     ENGINE_WINDOW_RATIO,
     GIB,
     MIB,
     Load,
-    Shape,
     estimate,
     needed_fraction,
     pool_tokens,
-    shape_of,
-    weight_bytes,
     window_ratio,
     window_slots,
 )
-from dsv4_pd.plan.memory_plan import load_of, misfits, too_heavy
-from dsv4_pd.plan.model_files import Model, read_config
-from dsv4_pd.plan.paths import profiles_dir, share_dir
-from dsv4_pd.plan.pinned import pinned_tokens
-from dsv4_pd.plan.placement import place
+from dsv4_pd.plan.memory.pinned import pinned_tokens
+from dsv4_pd.plan.memory.plan import load_of, misfits, too_heavy
+from dsv4_pd.plan.model.files import Model, read_config
+from dsv4_pd.plan.model.shape import Shape, shape_of, weight_bytes
+from dsv4_pd.plan.placement.place import place
 from dsv4_pd.plan.plan import complete
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.settings.layout import RoleName, parse
 from dsv4_pd.settings.schema import Settings
 from support.engine import pool_sizes

@@ -15,11 +15,12 @@ import pytest
 import yaml
 from conftest import ROOT, VENVS
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import catalogue
-from dsv4_pd.plan.migrate import flags, report, unit, unit_text, words
+from dsv4_pd.plan.disk.paths import models_dir
+from dsv4_pd.plan.flags import command_line
+from dsv4_pd.plan.migrate import report, unit, unit_text, words
 from dsv4_pd.plan.migrate.accounts import Fate
 from dsv4_pd.plan.migrate.translate import Migration, translate
-from dsv4_pd.plan.paths import models_dir
+from dsv4_pd.plan.shipped import catalogue
 from support.plans import eight_cards, make
 
 UNITS = Path(__file__).parent / "data" / "units"
@@ -184,7 +185,7 @@ def flags_of(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A server's flags as the plan gives them: its file's, and the words behind it."""
     (text,) = [text for path, text in plan["files"].items() if path.endswith(f"/{name}.yaml")]
     (program,) = [program for program in plan["programs"] if program["name"] == name]
-    behind, _ = flags.read(program["argv"][program["argv"].index("--") + 3 :], "engine")
+    behind, _ = command_line.read(program["argv"][program["argv"].index("--") + 3 :], "engine")
     return {f"--{key}": str(value) for key, value in yaml.safe_load(text).items()} | {
         flag.name: flag.value for flag in behind
     }
@@ -215,7 +216,7 @@ def test_the_plan_of_the_printed_settings_has_the_units_flags(planned: Mapping[s
     from dsv4_pd.plan.migrate.command import started
 
     ((one, *_), _) = started(found, UNITS)
-    old, _ = flags.read(one.words, "engine")
+    old, _ = command_line.read(one.words, "engine")
     new = flags_of(planned, role)
     differ = {
         "--context-length": "524544",  # a page more, of which exactly the setting is usable
@@ -493,12 +494,12 @@ def test_the_list_of_flags_is_the_parsers_own(program: str) -> None:
     from support.parsers import read
 
     names = {"engine": "engine", "sglang-router": "router", "smg": "smg"}
-    assert read(VENVS / names[program], program) == flags.parsers()[program]
-    assert read(VENVS / names[program], program, "kinds") == flags.parsers()["kinds"][program]
+    assert read(VENVS / names[program], program) == command_line.parsers()[program]
+    assert read(VENVS / names[program], program, "kinds") == command_line.parsers()["kinds"][program]
 
 
 @pytest.mark.engine
 def test_the_list_of_variables_is_the_engine_s_own() -> None:
     from support.parsers import engine_variables
 
-    assert engine_variables(VENVS / "engine") == flags.parsers()["engine_variables"]
+    assert engine_variables(VENVS / "engine") == command_line.parsers()["engine_variables"]

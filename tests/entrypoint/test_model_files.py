@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.plan import catalogue, checkpoint, model_config, model_context, speculative
-from dsv4_pd.plan.memory_model import Load, estimate, shape_of
-from dsv4_pd.plan.model_config import SHAPE
-from dsv4_pd.plan.model_files import find, inspect, look, read_config, stamp
-from dsv4_pd.plan.paths import models_dir
-from dsv4_pd.plan.shards import INDEX
+from dsv4_pd.plan.disk.paths import models_dir
+from dsv4_pd.plan.memory.model import Load, estimate
+from dsv4_pd.plan.model import checkpoint, speculative
+from dsv4_pd.plan.model import config as model_config
+from dsv4_pd.plan.model import context as model_context
+from dsv4_pd.plan.model.config import SHAPE
+from dsv4_pd.plan.model.files import find, inspect, look, read_config, stamp
+from dsv4_pd.plan.model.shape import shape_of
+from dsv4_pd.plan.model.shards import INDEX
+from dsv4_pd.plan.shipped import catalogue
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

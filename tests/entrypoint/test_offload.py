@@ -13,13 +13,18 @@ import pytest
 import yaml
 from conftest import VENVS
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import host_memory
+from dsv4_pd.doctor.checks.host import host_memory
 from dsv4_pd.errors import SettingsError
 from dsv4_pd.host.facts import HostFacts, ResourceLimits
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.plan import catalogue, engine_rules, memory_plan, offload, owned_flags, paths, profiles
-from dsv4_pd.plan.memory_model import Shape, state_bytes
+from dsv4_pd.plan.disk import paths
+from dsv4_pd.plan.memory import offload
+from dsv4_pd.plan.memory import plan as memory_plan
+from dsv4_pd.plan.memory.model import state_bytes
+from dsv4_pd.plan.model.shape import Shape
 from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.programs import engine_rules, owned_flags
+from dsv4_pd.plan.shipped import catalogue, profiles
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey_facts
 from support.engine import SCRIPTS, resolve, write

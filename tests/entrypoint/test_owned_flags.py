@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from conftest import VENVS
-from dsv4_pd.plan import owned_flags as owned
-from dsv4_pd.plan import profiles
-from dsv4_pd.plan.argument_parsers import refusal
-from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.disk.paths import profiles_dir
+from dsv4_pd.plan.flags.argument_parsers import refusal
+from dsv4_pd.plan.programs import owned_flags as owned
+from dsv4_pd.plan.shipped import profiles
 
 KNOWN = profiles.read_all(profiles_dir())
 ENGINE, ROUTER = owned.engine_owned(KNOWN), owned.router_owned()

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.errors import HardwareError, SettingsError
 from dsv4_pd.host.facts import GpuProcess, HostFacts
-from dsv4_pd.plan import about, profiles
+from dsv4_pd.plan.disk.paths import profiles_dir
 from dsv4_pd.plan.notices import NoticeKind
-from dsv4_pd.plan.paths import profiles_dir
-from dsv4_pd.plan.placement import Placement, choose_profile, place
+from dsv4_pd.plan.placement.place import Placement, choose_profile, place
+from dsv4_pd.plan.programs import about
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.plan.survey import survey_facts
 from dsv4_pd.settings.layout import parse
 from dsv4_pd.settings.load import load

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.plan.programs import PER_RUN
+from dsv4_pd.plan.programs.program import PER_RUN
 from support.appliance import PORTS
 from support.ports import free_ports
 

@@ -9,10 +9,11 @@ from typing import get_args
 
 import pytest
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import catalogue, presets, profiles, show
-from dsv4_pd.plan.paths import models_dir, presets_dir, profiles_dir
+from dsv4_pd.plan import show
+from dsv4_pd.plan.disk.paths import models_dir, presets_dir, profiles_dir
+from dsv4_pd.plan.shipped import catalogue, presets, profiles
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey_facts
 from dsv4_pd.settings.schema import Settings

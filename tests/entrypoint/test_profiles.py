@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import profiles
-from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.disk.paths import profiles_dir
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.settings.schema import Settings
 
 SHIPPED = profiles.read_all(profiles_dir())

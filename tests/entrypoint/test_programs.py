@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import guard_build
 from dsv4_pd.plan.plan import Plan
-from dsv4_pd.plan.programs import Program
+from dsv4_pd.plan.programs import guard_build
+from dsv4_pd.plan.programs.program import Program
 from dsv4_pd.run import files
 from dsv4_pd.run.console.banner import banner
 from dsv4_pd.run.console.base import TextConsole

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import folders
-from dsv4_pd.plan.supervisord_conf import render
+from dsv4_pd.plan.disk import folders
+from dsv4_pd.plan.programs.supervisord_conf import render
 from supervisor.options import ServerOptions
 from support.plans import eight_cards, make
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 from dsv4_gate.sizes import most_body
-from dsv4_pd.plan import paths, profiles
+from dsv4_pd.plan.disk import paths
+from dsv4_pd.plan.shipped import profiles
 from support.plans import eight_cards, make, no_gpu
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import profiles
-from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.disk.paths import profiles_dir
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.plan.survey import read_settings
 from dsv4_pd.settings.load import load as load_settings
 from dsv4_pd.settings.schema import Settings

@@ -21,11 +21,15 @@ from dsv4_pd.doctor.catalogue import examine
 from dsv4_pd.errors import HardwareError, SettingsError, TemporaryError
 from dsv4_pd.host.machine import Live, Replay
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.plan import catalogue, model_files, shards, show, surroundings
-from dsv4_pd.plan.catalogue import Entry
+from dsv4_pd.plan import show
+from dsv4_pd.plan.around import surroundings
+from dsv4_pd.plan.disk.paths import models_dir, share_dir
+from dsv4_pd.plan.model import files as model_files
+from dsv4_pd.plan.model import shards
 from dsv4_pd.plan.notices import NoticeKind
-from dsv4_pd.plan.paths import models_dir, share_dir
-from dsv4_pd.plan.programs import PER_RUN, ConfigFile
+from dsv4_pd.plan.programs.program import PER_RUN, ConfigFile
+from dsv4_pd.plan.shipped import catalogue
+from dsv4_pd.plan.shipped.catalogue import Entry
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey
 from dsv4_pd.run import files, serve

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from dsv4_pd.plan import run_mark
-from dsv4_pd.plan.run_mark import RUN_MARK
+from dsv4_pd.plan.disk import run_mark
+from dsv4_pd.plan.disk.run_mark import RUN_MARK
 from dsv4_pd.run.supervision import family, sweep
 
 
@@ -150,7 +150,7 @@ def test_two_appliances_that_share_a_pid_namespace_leave_each_other_alone(tmp_pa
 import os, subprocess, sys, time
 sys.path[:0] = {sys.path!r}
 from pathlib import Path
-from dsv4_pd.plan import run_mark
+from dsv4_pd.plan.disk import run_mark
 from dsv4_pd.run.supervision import sweep
 run = Path({str(tmp_path / "run")!r})
 child = subprocess.Popen(["sleep", "60"], env={{"PATH": os.environ["PATH"], run_mark.RUN_MARK: sweep.begin(run)}},

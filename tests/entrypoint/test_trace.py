@@ -15,7 +15,7 @@ import pytest
 from conftest import VENVS
 from dsv4_pd.bench.load import Target, run
 from dsv4_pd.bench.tune.workload import Ask, Workload
-from dsv4_pd.plan.paths import share_dir
+from dsv4_pd.plan.disk.paths import share_dir
 
 pytestmark = pytest.mark.engine
 ASKS = (Ask(0.0, 40, 5), Ask(0.3, 400, 3), Ask(1.5, 12, 9))

@@ -18,10 +18,10 @@ from dsv4_pd.bench.tune.candidates import layouts
 from dsv4_pd.bench.tune.objective import Objective
 from dsv4_pd.bench.tune.workload import Ask, Workload
 from dsv4_pd.errors import SettingsError, TemporaryError
-from dsv4_pd.plan import catalogue
-from dsv4_pd.plan.paths import models_dir
+from dsv4_pd.plan.around.tuned import EXTRA
+from dsv4_pd.plan.disk.paths import models_dir
+from dsv4_pd.plan.shipped import catalogue
 from dsv4_pd.plan.survey import survey_facts
-from dsv4_pd.plan.tuned import EXTRA
 from dsv4_pd.settings.layout import parse
 from support import plans
 from support.simulated import play

@@ -15,7 +15,8 @@ from dsv4_pd.bench.tune.state import Candidate, State, save
 from dsv4_pd.bench.tune.workload import Ask, Workload
 from dsv4_pd.cli import tune as cli
 from dsv4_pd.host.machine import Live
-from dsv4_pd.plan import show, tuned
+from dsv4_pd.plan import show
+from dsv4_pd.plan.around import tuned
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey
 from dsv4_pd.settings.load import load

@@ -9,7 +9,7 @@ from dsv4_pd.client.api import Api, Reply
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.client.warm import asked_of, warm
 from dsv4_pd.errors import ApplianceError
-from dsv4_pd.plan.warm_up import RequestClass, classes, words
+from dsv4_pd.plan.guard.warm_up import RequestClass, classes, words
 from dsv4_pd.verify.prompts import filler
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
-from dsv4_pd.plan.front_config import FrontConfig
+from dsv4_pd.plan.front.config import FrontConfig
 from dsv4_pd.run.front.server import Front
 from multidict import CIMultiDict
 from support.ports import free_ports

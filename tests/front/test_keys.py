@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dsv4_pd.plan import client_keys as keys
-from dsv4_pd.plan.client_keys import KeysError
-from dsv4_pd.plan.front_config import FrontConfig
+from dsv4_pd.plan.front import client_keys as keys
+from dsv4_pd.plan.front.client_keys import KeysError
+from dsv4_pd.plan.front.config import FrontConfig
 from dsv4_pd.run.front import limits
 from dsv4_pd.run.front.errors import Refusal
 from dsv4_pd.run.front.keyring import Keyring

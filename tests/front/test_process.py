@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from dsv4_pd.host.address import bracketed
-from dsv4_pd.plan.front_config import FrontConfig
+from dsv4_pd.plan.front.config import FrontConfig
 from dsv4_pd.run.front.__main__ import read
 from support.ports import free_ports
 

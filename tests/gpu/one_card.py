@@ -45,7 +45,7 @@ def modules(package: ModuleType) -> list[ModuleType]:
 def patch(package: ModuleType) -> int:
     """Put `on_one_card` before the package's `placement.place`, wherever it is bound; returns in how many places."""
     found = modules(package)
-    (home,) = (module for module in found if module.__name__.endswith(".placement"))
+    (home,) = (module for module in found if module.__name__.endswith(".placement.place"))
     own = home.place
     replaced = on_one_card(own)
     places = [(module, name) for module in found for name, value in vars(module).items() if value is own]

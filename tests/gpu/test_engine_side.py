@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import VENVS
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan.model_files import inspect
+from dsv4_pd.plan.model.files import inspect
 from support.engine import resolve, write
 from support.plans import eight_cards, make
 

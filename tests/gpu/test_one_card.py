@@ -18,7 +18,7 @@ sys.path.insert(0, {tests!r})
 import dsv4_pd
 from gpu import one_card
 from support import plans
-from dsv4_pd.plan import shipped
+from dsv4_pd.plan.shipped import data as shipped
 from dsv4_pd.errors import HardwareError
 
 folder = Path({folder!r})

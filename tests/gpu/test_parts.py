@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.plan import memory_model, profiles
+from dsv4_pd.plan.memory import model as memory_model
+from dsv4_pd.plan.model.shape import shape_of
+from dsv4_pd.plan.shipped import profiles
 
 from gpu import __main__ as ring
 from gpu import machine, servers
@@ -86,7 +88,7 @@ def sized(record: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("record", sorted(HERE.glob("records/*/memory.jsonl")), ids=lambda path: path.parent.name)
 def test_the_product_s_memory_model_says_what_the_engine_says_on_the_card(record: Path) -> None:
     """Weights, context and pools together, from the card's total memory alone: within 1 %."""
-    model = memory_model.shape_of(Shape().config())
+    model = shape_of(Shape().config())
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     (card,) = {card["memory"] for line in lines if line["kind"] == "machine" for card in line["cards"]}
     alone = [line for line in sized(record) if "note" not in line]
@@ -151,7 +153,7 @@ def test_servers_share_no_port_and_no_file() -> None:
 
 
 def test_variants_have_models_of_their_own_and_what_is_refused_is_said() -> None:
-    from dsv4_pd.plan.checkpoint import NVFP4_RUNNERS
+    from dsv4_pd.plan.model.checkpoint import NVFP4_RUNNERS
 
     folders = {one.server.name: one.server.model for one in variant_lineup.VARIANTS}
     assert folders["nvfp4-cutlass"] == folders["nvfp4"] and len(set(folders.values())) == 4

@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.plan import run_mark
-from dsv4_pd.plan.front_config import FrontConfig
-from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
-from dsv4_pd.run.guard import tree
+from dsv4_pd.plan.disk import run_mark
+from dsv4_pd.plan.front.config import FrontConfig
+from dsv4_pd.plan.guard.config import GuardConfig, Limits, ServerConfig
+from dsv4_pd.run.guard.watch import tree
 from dsv4_pd.run.supervision import rpc, sweep
 from support.ports import free_ports
 

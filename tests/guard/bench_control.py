@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard.watch import tree
 from guard.appliance import QUICK, running
 from support.appliance import Appliance
 

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
-from dsv4_pd.run.guard import conditions, policy
-from dsv4_pd.run.guard.states import Act, Action, Answer, CanaryView, Observation, PathView, State, Verdict, initial
+from dsv4_pd.plan.guard.config import GuardConfig, Limits, ServerConfig
+from dsv4_pd.run.guard.decide import conditions, policy
+from dsv4_pd.run.guard.decide.states import (
+    Act,
+    Action,
+    Answer,
+    CanaryView,
+    Observation,
+    PathView,
+    State,
+    Verdict,
+    initial,
+)
 from dsv4_pd.settings.layout import member_name, parse
 from guard.simulation import LIMITS, Role
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dsv4_pd.doctor import preflight
-from dsv4_pd.plan import folders
+from dsv4_pd.plan.disk import folders
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run import files, serve
 from dsv4_pd.run.console import outlet

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard import conditions, policy
-from dsv4_pd.run.guard.states import (
+from dsv4_pd.plan.guard.config import Limits
+from dsv4_pd.run.guard.decide import conditions, policy
+from dsv4_pd.run.guard.decide.states import (
     Act,
     Action,
     Answer,

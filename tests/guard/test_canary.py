@@ -13,11 +13,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from dsv4_pd.plan import warm_up
-from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
-from dsv4_pd.run.guard import canary, workers
-from dsv4_pd.run.guard.canary import CanaryResult
-from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.plan.guard import warm_up
+from dsv4_pd.plan.guard.config import GuardConfig, ServerConfig
+from dsv4_pd.run.guard.ask import workers
+from dsv4_pd.run.guard.ask.probes import Probes
+from dsv4_pd.run.guard.prove import canary
+from dsv4_pd.run.guard.prove.canary import CanaryResult
 from dsv4_pd.settings.fields import CONTEXT_MIN
 from guard.appliance import Appliance
 

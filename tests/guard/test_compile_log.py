@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from dsv4_pd.run.cache import digests
 from dsv4_pd.run.cache.check import check
-from dsv4_pd.run.guard.compile_log import SHOWN, CompileLog
-from dsv4_pd.run.guard.compiles import Compiles
+from dsv4_pd.run.guard.watch.compile_log import SHOWN, CompileLog
+from dsv4_pd.run.guard.watch.compiles import Compiles
 from dsv4_pd.run.ops import own
 from dsv4_pd.run.ops.exposition import render, samples
 from support import compiled as support

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.run.guard import compilers, endings, tree
-from dsv4_pd.run.guard.processes import Processes
-from dsv4_pd.run.guard.watch import Watch
+from dsv4_pd.run.guard.watch import compilers, endings, tree
+from dsv4_pd.run.guard.watch.processes import Processes
+from dsv4_pd.run.guard.watch.record import Watch
 from supervisor.options import decode_wait_status
 
 # Set as SGLang does (setproctitle writes both the command line and the kernel's name of the main thread).

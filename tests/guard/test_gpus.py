@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dsv4_pd.run.guard.gpus import FREE_BYTES, Gpus
+from dsv4_pd.run.guard.senses.gpus import FREE_BYTES, Gpus
 from guard.appliance import QUICK, Appliance
 from support.machines import read_facts
 

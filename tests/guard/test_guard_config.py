@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from dsv4_pd.plan.guard_config import from_json
+from dsv4_pd.plan.guard.config import from_json
 from guard.appliance import Appliance
 
 
@@ -27,7 +27,7 @@ def test_the_guard_stays_light() -> None:
 
 def test_guard_json_is_private(tmp_path: Path) -> None:
     """`files.write` gives it mode 0600, because it may hold the API key."""
-    from dsv4_pd.plan.programs import ConfigFile
+    from dsv4_pd.plan.programs.program import ConfigFile
     from dsv4_pd.run.files import write
 
     write((ConfigFile(tmp_path / "guard.json", "{}"),))

@@ -8,9 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dsv4_pd.run.guard import abort, hands, tree
+from dsv4_pd.run.guard.act import abort, hands
+from dsv4_pd.run.guard.decide.states import Act, Action
 from dsv4_pd.run.guard.senses.host import Host
-from dsv4_pd.run.guard.states import Act, Action
+from dsv4_pd.run.guard.watch import tree
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.supervision import family
 from dsv4_pd.run.supervision.rpc import Process

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard.watch import tree
 from dsv4_pd.run.supervision import family
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsv4_pd.run.guard import listener
+from dsv4_pd.run.guard.watch import listener
 
 
 def test_listener_reads_supervisords_own_lines() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard import conditions, policy
-from dsv4_pd.run.guard.states import Answer, Complaint, Remedy
+from dsv4_pd.plan.guard.config import Limits
+from dsv4_pd.run.guard.decide import conditions, policy
+from dsv4_pd.run.guard.decide.states import Answer, Complaint, Remedy
 from dsv4_pd.run.states import SERVING, StateName
 from guard.fleet import Fleet
 from guard.simulation import LIMITS

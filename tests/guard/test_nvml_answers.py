@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.run.guard.gpus import Gpus
+from dsv4_pd.run.guard.senses.gpus import Gpus
 
 
 @pytest.fixture

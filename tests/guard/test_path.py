@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dsv4_pd.run.guard.canary import CanaryResult
-from dsv4_pd.run.guard.path_proof import ASKED_S, CONFIRMED_S, QUEUED_S, RETRY_S, PathProof
-from dsv4_pd.run.guard.states import Answer, Complaint, Observation, Remedy, RoleView
+from dsv4_pd.run.guard.decide.states import Answer, Complaint, Observation, Remedy, RoleView
+from dsv4_pd.run.guard.prove.canary import CanaryResult
+from dsv4_pd.run.guard.prove.path_proof import ASKED_S, CONFIRMED_S, QUEUED_S, RETRY_S, PathProof
 
 INTERVAL = 30.0
 ROLE = Remedy.RESTART_ROLE

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.run.guard import plugin_proof
+from dsv4_pd.run.guard.prove import plugin_proof
 
 GOOD = {"plugin": "dsv4-cpu", "pid": 11, "status": "ok", "patches": {"rope": "active", "nixl": "installed"}}
 PROOFS: dict[str, tuple[list[dict[str, Any]], str | None]] = {

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard import complaints, conditions
-from dsv4_pd.run.guard.states import Act, Answer, CanaryView, Complaint, Observation, Remedy, RoleView, Verdict
+from dsv4_pd.plan.guard.config import Limits
+from dsv4_pd.run.guard.decide import complaints, conditions
+from dsv4_pd.run.guard.decide.states import Act, Answer, CanaryView, Complaint, Observation, Remedy, RoleView, Verdict
 from dsv4_pd.run.states import CLOSING, SERVING, StateName
 from guard.simulation import LIMITS, TICK, Simulation
 from hypothesis import HealthCheck, settings

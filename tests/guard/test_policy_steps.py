@@ -6,9 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from dsv4_pd.plan.guard_config import Limits
-from dsv4_pd.run.guard import policy
-from dsv4_pd.run.guard.states import Act, Action, Answer, CanaryView, Observation, Phase, RoleView, State, Verdict
+from dsv4_pd.plan.guard.config import Limits
+from dsv4_pd.run.guard.decide import policy
+from dsv4_pd.run.guard.decide.states import (
+    Act,
+    Action,
+    Answer,
+    CanaryView,
+    Observation,
+    Phase,
+    RoleView,
+    State,
+    Verdict,
+)
 from dsv4_pd.run.states import SERVING, StateName
 
 NOW = 1000.0

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from dsv4_pd.run.guard import publish
-from dsv4_pd.run.guard.states import Verdict
+from dsv4_pd.run.guard.decide.states import Verdict
+from dsv4_pd.run.guard.tell import publish
 
 
 def test_a_verdict_counts_only_under_the_same_supervisord(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.run.guard.policy import next_state
+from dsv4_pd.run.guard.decide.policy import next_state
 from dsv4_pd.run.guard.run import Guard
 from dsv4_pd.run.states import StateName
 from guard.appliance import Appliance

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
-from dsv4_pd.run.guard import canary, workers
-from dsv4_pd.run.guard.canary import CanaryResult
-from dsv4_pd.run.guard.probes import Probes
-from dsv4_pd.run.guard.routes import Routes
-from dsv4_pd.run.guard.states import Answer
-from dsv4_pd.run.guard.traffic import CROSSED
+from dsv4_pd.plan.guard.config import GuardConfig, Limits, ServerConfig
+from dsv4_pd.run.guard.ask import workers
+from dsv4_pd.run.guard.ask.probes import Probes
+from dsv4_pd.run.guard.ask.traffic import CROSSED
+from dsv4_pd.run.guard.decide.states import Answer
+from dsv4_pd.run.guard.prove import canary
+from dsv4_pd.run.guard.prove.canary import CanaryResult
+from dsv4_pd.run.guard.prove.routes import Routes
 from guard.appliance import Appliance
 
 GOOD = {"choices": [{"text": "x", "finish_reason": "length"}]}

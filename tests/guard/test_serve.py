@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from dsv4_pd.plan import run_mark
+from dsv4_pd.plan.disk import run_mark
 from dsv4_pd.run.supervision import rpc
 from guard.appliance import QUICK, Appliance
 

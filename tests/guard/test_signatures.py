@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from dsv4_pd.plan.guard_config import MemoryBudget
-from dsv4_pd.run.guard.advice import advice
-from dsv4_pd.run.guard.signatures import Signatures
-from dsv4_pd.run.guard.states import Phase, Remedy
-from dsv4_pd.run.guard.watch import Watch
+from dsv4_pd.plan.guard.config import MemoryBudget
+from dsv4_pd.run.guard.decide.states import Phase, Remedy
+from dsv4_pd.run.guard.watch.advice import advice
+from dsv4_pd.run.guard.watch.record import Watch
+from dsv4_pd.run.guard.watch.signatures import Signatures
 
 TABLE = Signatures((Path(__file__).resolve().parents[2] / "config/signatures.toml").read_text(encoding="utf-8"))
 AT = "[2026-11-29 15:20:11 TP0] "

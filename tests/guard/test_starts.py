@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dsv4_pd.run.guard import starts
+from dsv4_pd.run.guard.tell import starts
 
 
 def test_starts_in_a_row() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsv4_pd.run.guard.traffic import Traffic
+from dsv4_pd.run.guard.ask.traffic import Traffic
 
 FIRST, FAILED = "sglang:time_to_first_token_seconds_count", "sglang:num_transfer_failed_reqs_total"
 ABORTED, HANDING = "sglang:num_aborted_requests_total", "sglang:num_prefill_inflight_queue_reqs"

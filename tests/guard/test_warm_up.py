@@ -14,16 +14,16 @@ from typing import Any
 
 import httpx2
 import pytest
-from dsv4_pd.plan.guard_config import GuardConfig, Limits, ServerConfig
-from dsv4_pd.plan.warm_up import TOKEN_IDS, body, classes, few
-from dsv4_pd.run.guard import conditions
-from dsv4_pd.run.guard.compiles import Compiles
-from dsv4_pd.run.guard.document import document
-from dsv4_pd.run.guard.policy import next_state
+from dsv4_pd.plan.guard.config import GuardConfig, Limits, ServerConfig
+from dsv4_pd.plan.guard.warm_up import TOKEN_IDS, body, classes, few
+from dsv4_pd.run.guard.decide import conditions
+from dsv4_pd.run.guard.decide.policy import next_state
+from dsv4_pd.run.guard.decide.states import Answer, CanaryView, initial
+from dsv4_pd.run.guard.prove.warm_up import asked, cover
 from dsv4_pd.run.guard.senses.canaries import Canaries
-from dsv4_pd.run.guard.states import Answer, CanaryView, initial
-from dsv4_pd.run.guard.warm_up import asked, cover
-from dsv4_pd.run.guard.watch import Watch
+from dsv4_pd.run.guard.tell.document import document
+from dsv4_pd.run.guard.watch.compiles import Compiles
+from dsv4_pd.run.guard.watch.record import Watch
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.ops import own
 from dsv4_pd.run.ops.exposition import render, samples
@@ -217,7 +217,7 @@ def test_no_canary_is_sent_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         sent.append("canary")
 
     world, _ = seeing(tmp_path, slow, warm_up="few")
-    monkeypatch.setattr("dsv4_pd.run.guard.canary.send", send)
+    monkeypatch.setattr("dsv4_pd.run.guard.prove.canary.send", send)
     world.path.view = CanaryView(time.monotonic() - 59, time.monotonic())
     warm(world)
     assert sent == [] and not world.warm_up.running

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dsv4_pd.run.guard.signatures import Signatures
-from dsv4_pd.run.guard.states import Answer, Phase
-from dsv4_pd.run.guard.watch import Watch
+from dsv4_pd.run.guard.decide.states import Answer, Phase
+from dsv4_pd.run.guard.watch.record import Watch
+from dsv4_pd.run.guard.watch.signatures import Signatures
 from dsv4_pd.run.supervision.rpc import Process
 
 SIGNATURES = Signatures("""

@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
-from dsv4_pd.run.guard import canary, workers
-from dsv4_pd.run.guard.probes import LIST_S, Probes
-from dsv4_pd.run.guard.states import Answer
-from dsv4_pd.run.guard.workers import Listed
+from dsv4_pd.plan.guard.config import GuardConfig, ServerConfig
+from dsv4_pd.run.guard.ask import workers
+from dsv4_pd.run.guard.ask.probes import LIST_S, Probes
+from dsv4_pd.run.guard.ask.workers import Listed
+from dsv4_pd.run.guard.decide.states import Answer
+from dsv4_pd.run.guard.prove import canary
 from dsv4_pd.run.ops import collect
 
 PREFILL = ServerConfig("prefill", "http://127.0.0.1:30000", "", bootstrap_port=8998)

@@ -13,14 +13,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dsv4_pd.plan.guard_config import ServerConfig
-from dsv4_pd.run.guard import canary, traffic, workers
-from dsv4_pd.run.guard.canary import CanaryResult
-from dsv4_pd.run.guard.document import document
-from dsv4_pd.run.guard.probes import Probes as RealProbes
+from dsv4_pd.plan.guard.config import ServerConfig
+from dsv4_pd.run.guard.ask import traffic, workers
+from dsv4_pd.run.guard.ask.probes import Probes as RealProbes
+from dsv4_pd.run.guard.decide.states import Answer, State, initial
+from dsv4_pd.run.guard.prove import canary
+from dsv4_pd.run.guard.prove.canary import CanaryResult
 from dsv4_pd.run.guard.senses.answers import TOKENS, Answers
 from dsv4_pd.run.guard.senses.canaries import Canaries
-from dsv4_pd.run.guard.states import Answer, State, initial
+from dsv4_pd.run.guard.tell.document import document
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.states import StateName
 from dsv4_pd.verify.base import Outcome

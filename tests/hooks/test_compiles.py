@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from conftest import ROOT, VENVS
 from dsv4_hooks import compiles, when_imported
-from dsv4_pd.run.guard import compilers
-from dsv4_pd.run.guard.compile_log import CompileLog
+from dsv4_pd.run.guard.watch import compilers
+from dsv4_pd.run.guard.watch.compile_log import CompileLog
 
 HEADER = "#include <tvm/ffi/container/tensor.h>\nint answer(int x) { return x + 41; }\n"
 # The real loader of the engine, with the one compiler that needs no GPU: twice, so that the second finds the first's.

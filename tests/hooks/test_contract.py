@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from dsv4_hooks.record import SCHEMA, Content, Record
-from dsv4_pd.run.guard import plugin_proof
+from dsv4_pd.run.guard.prove import plugin_proof
 
 DOCUMENT: dict[str, Any] = json.loads(resources.files("dsv4_hooks").joinpath("record.schema.json").read_text())
 KINDS: dict[str, Callable[[object], bool]] = {

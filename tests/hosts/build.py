@@ -20,11 +20,12 @@ from dsv4_pd.host.capture import minimal_config
 from dsv4_pd.host.machine import Replay
 from dsv4_pd.host.parse import cpu_list, format_cpu_list
 from dsv4_pd.host.read import facts_of, probe_node
-from dsv4_pd.plan import shipped, show
-from dsv4_pd.plan.model_files import Model
-from dsv4_pd.plan.paths import Paths, share_dir
+from dsv4_pd.plan import show
+from dsv4_pd.plan.around.surroundings import Surroundings
+from dsv4_pd.plan.disk.paths import Paths, share_dir
+from dsv4_pd.plan.model.files import Model
+from dsv4_pd.plan.shipped import data as shipped
 from dsv4_pd.plan.situation import Situation
-from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.plan.survey import consider
 from dsv4_pd.settings.load import load
 

@@ -14,11 +14,13 @@ import yaml
 from dsv4_pd.doctor.catalogue import examine
 from dsv4_pd.doctor.preflight import refuse
 from dsv4_pd.host.capture import from_json, to_json
-from dsv4_pd.plan import owned_flags, profiles, show
-from dsv4_pd.plan.environment import child_environment
-from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan import show
+from dsv4_pd.plan.disk.paths import profiles_dir
 from dsv4_pd.plan.plan import Plan
-from dsv4_pd.plan.programs import PER_RUN
+from dsv4_pd.plan.programs import owned_flags
+from dsv4_pd.plan.programs.environment import child_environment
+from dsv4_pd.plan.programs.program import PER_RUN
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.run import files
 from supervisor.options import ServerOptions
 from support.machines import read_facts

@@ -22,7 +22,7 @@ ALONE: dict[str, Any] = {"network_mode": "none", "volumes": [f"{ROOT}/tests/host
 SIMULATE = """
 import json, os, re, shutil, subprocess, sys
 from pathlib import Path
-from dsv4_pd.plan.paths import image_key, share_dir
+from dsv4_pd.plan.disk.paths import image_key, share_dir
 from dsv4_pd.run.cache import boot
 host, systems, gone = sys.argv[1], sys.argv[2].split(","), sys.argv[3:]
 plan = json.loads(subprocess.run(["dsv4-pd", "plan", "--json", "--replay", host], stdout=-1, check=True).stdout)
@@ -92,7 +92,7 @@ def test_a_kernel_that_is_not_there_shows_by_name(
 def test_the_cache_command_shows_exports_and_imports_in_the_container(runner: Runner, systems: tuple[str, ...]) -> None:
     """On one volume after another: what the image brings travels whole."""
     seed = (
-        "from pathlib import Path; from dsv4_pd.plan.paths import image_key, share_dir; import os;"
+        "from pathlib import Path; from dsv4_pd.plan.disk.paths import image_key, share_dir; import os;"
         "from dsv4_pd.run.cache import boot;"
         "boot.prepare(Path(os.environ['DSV4_CACHE_DIR']), share_dir() / 'caches', image_key())"
     )
@@ -116,7 +116,7 @@ def test_the_cache_command_shows_exports_and_imports_in_the_container(runner: Ru
 PREPARE = """
 import sys, time
 from pathlib import Path
-from dsv4_pd.plan.paths import image_key, share_dir
+from dsv4_pd.plan.disk.paths import image_key, share_dir
 from dsv4_pd.run.cache import boot
 done = boot.prepare(Path("/var/cache/dsv4-pd/one"), share_dir() / "caches", image_key())
 print("prepared", *done.lines, sep="\\n", flush=True)

@@ -137,7 +137,7 @@ def test_secrets_have_a_file_form() -> None:
 
 
 def test_the_doctor_knows_the_files_own_grace_period() -> None:
-    from dsv4_pd.doctor.checks import stop_grace
+    from dsv4_pd.doctor.checks.software import stop_grace
 
     assert (
         f"stop_grace_period: ${{STOP_GRACE_PERIOD:-{stop_grace.DEFAULT_S:.0f}s}}" in (ROOT / "compose.yaml").read_text()

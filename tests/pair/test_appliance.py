@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.plan import guard_config
-from dsv4_pd.plan.guard_config import ServerConfig
-from dsv4_pd.plan.warm_up import body, classes
-from dsv4_pd.run.guard.probes import Probes
-from dsv4_pd.run.guard.warm_up import WarmUp
+from dsv4_pd.plan.guard import config as guard_config
+from dsv4_pd.plan.guard.config import ServerConfig
+from dsv4_pd.plan.guard.warm_up import body, classes
+from dsv4_pd.run.guard.ask.probes import Probes
+from dsv4_pd.run.guard.prove.warm_up import WarmUp
 from support.appliance import Appliance
 
 pytestmark = pytest.mark.pair

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dsv4_pd.run.guard import traffic, tree
-from dsv4_pd.run.guard.probes import samples
+from dsv4_pd.run.guard.ask import traffic
+from dsv4_pd.run.guard.ask.probes import samples
 from dsv4_pd.run.guard.senses.answers import TOKENS
+from dsv4_pd.run.guard.watch import tree
 from guard import appliance as stubs
 from support.pair import VENVS, Pair
 from support.ports import free_ports

@@ -78,9 +78,11 @@ def test_the_section_has_the_steps_that_it_names() -> None:
 
 
 def test_the_page_s_figures_are_those_of_the_checks() -> None:
-    from dsv4_pd.doctor.checks import disk_space, driver_version, host_memory
-    from dsv4_pd.plan import catalogue
-    from dsv4_pd.plan.paths import models_dir
+    from dsv4_pd.doctor.checks.driver import driver_version
+    from dsv4_pd.doctor.checks.host import host_memory
+    from dsv4_pd.doctor.checks.software import disk_space
+    from dsv4_pd.plan.disk.paths import models_dir
+    from dsv4_pd.plan.shipped import catalogue
 
     entry = catalogue.read_all(models_dir())["flash-0731"]
     assert entry.weights_bytes is not None

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 from chaos.network import filtered
-from dsv4_pd.plan.guard_config import GuardConfig
-from dsv4_pd.run.guard import tree
+from dsv4_pd.plan.guard.config import GuardConfig
+from dsv4_pd.run.guard.watch import tree
 from support.appliance import Appliance
 
 pytestmark = [pytest.mark.pair, pytest.mark.slow, pytest.mark.long]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from chaos import bounds
 from chaos.clients import Clients
-from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard.watch import tree
 from dsv4_pd.run.ops.exposition import samples
 from support.appliance import START_S, Appliance
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from conftest import VENVS
-from dsv4_pd.run.guard import tree
+from dsv4_pd.run.guard.watch import tree
 from dsv4_pd.run.supervision import sweep
 from dsv4_pd.settings.layout import parse
 

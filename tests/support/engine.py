@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 from conftest import ROOT, VENVS
-from dsv4_pd.plan import folders
+from dsv4_pd.plan.disk import folders
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.resolve import ask
 from dsv4_pd.run import files

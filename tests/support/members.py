@@ -6,8 +6,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from dsv4_pd.plan import members
-from dsv4_pd.plan.members import Member
+from dsv4_pd.plan.placement import members
+from dsv4_pd.plan.placement.members import Member
 from dsv4_pd.settings.layout import Layout
 from dsv4_pd.settings.schema import PREFIX, Settings
 

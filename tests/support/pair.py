@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dsv4_pd.plan import profiles
-from dsv4_pd.run.guard import tree
+from dsv4_pd.plan.shipped import profiles
+from dsv4_pd.run.guard.watch import tree
 
 from support.ports import free_ports
 

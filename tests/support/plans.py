@@ -8,9 +8,11 @@ from pathlib import Path
 
 from dsv4_pd.host.facts import Gpu, HostFacts, NumaNode
 from dsv4_pd.host.numa import Permission, Policy
-from dsv4_pd.plan import paths, shipped, surroundings
+from dsv4_pd.plan.around import surroundings
+from dsv4_pd.plan.around.surroundings import Surroundings
+from dsv4_pd.plan.disk import paths
 from dsv4_pd.plan.plan import Plan
-from dsv4_pd.plan.surroundings import Surroundings
+from dsv4_pd.plan.shipped import data as shipped
 from dsv4_pd.plan.survey import consider, read_settings
 from dsv4_pd.settings.schema import Settings
 

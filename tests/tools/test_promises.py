@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dsv4_pd.run.guard.document import document
-from dsv4_pd.run.guard.states import initial
+from dsv4_pd.run.guard.decide.states import initial
+from dsv4_pd.run.guard.tell.document import document
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.ops.exposition import samples
 from dsv4_pd.settings import deprecated

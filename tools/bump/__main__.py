@@ -18,7 +18,7 @@ from dsv4_gate import overload, rules, samples
 from dsv4_gate import targets as gate
 from dsv4_hooks.engine import ENGINE_VERSION
 from dsv4_kernels.sglang_plugin import table as kernels
-from dsv4_pd.plan import owned_flags
+from dsv4_pd.plan.programs import owned_flags
 
 from bump import checks, needs, parsers, report
 from bump.checks import Difference, Fit

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
-from dsv4_pd.plan import owned_flags, paths, profiles
+from dsv4_pd.plan.disk import paths
+from dsv4_pd.plan.programs import owned_flags
+from dsv4_pd.plan.shipped import profiles
 from support.plans import eight_cards, make, no_gpu
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,13 +8,13 @@ from typing import Any
 
 from dsv4_pd.cli.app import app
 from dsv4_pd.errors import ApplianceError
-from dsv4_pd.plan.front_config import RouterName
+from dsv4_pd.plan.front.config import RouterName
 from dsv4_pd.run.front import metrics as front_metrics
 from dsv4_pd.run.front import routes as front_routes
 from dsv4_pd.run.front.metrics import Metrics
-from dsv4_pd.run.guard import document as guard_document
-from dsv4_pd.run.guard import gpus
-from dsv4_pd.run.guard.states import Phase
+from dsv4_pd.run.guard.decide.states import Phase
+from dsv4_pd.run.guard.senses import gpus
+from dsv4_pd.run.guard.tell import document as guard_document
 from dsv4_pd.run.ops import own, server
 from dsv4_pd.run.states import StateName
 from dsv4_pd.settings import deprecated
@@ -25,7 +25,7 @@ from release.extract import Group
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMAT = 1
-# function of run/guard/document.py -> where the document has what it returns
+# function of run/guard/tell/document.py -> where the document has what it returns
 PLACES = {"document": "", "link": "link", "role": "roles.*", "paths": "paths.*", "budgets": "members.*", "canary": "canary"}  # fmt: skip  # noqa: E501
 
 

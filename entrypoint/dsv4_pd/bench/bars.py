@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dsv4_pd.bench.results import Run
-from dsv4_pd.plan.paths import share_dir
+from dsv4_pd.plan.disk.paths import share_dir
 
 _NEAR = 2.0  # a prompt of half to twice the tokens is read at much the same rate
 

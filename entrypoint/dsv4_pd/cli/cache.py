@@ -15,8 +15,8 @@ from dsv4_pd.client.api import Api
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.client.warm import Warmed, asked_of, warm
 from dsv4_pd.errors import ApplianceError
-from dsv4_pd.plan import folders
-from dsv4_pd.plan.paths import image_key
+from dsv4_pd.plan.disk import folders
+from dsv4_pd.plan.disk.paths import image_key
 from dsv4_pd.run.cache import archive, summary
 from dsv4_pd.run.states import SERVING
 from dsv4_pd.settings.load import load

@@ -10,8 +10,10 @@ from pathlib import Path
 import click
 
 from dsv4_pd.errors import ApplianceError, Problem
-from dsv4_pd.plan import catalogue, folders, model_files
-from dsv4_pd.plan.paths import models_dir
+from dsv4_pd.plan.disk import folders
+from dsv4_pd.plan.disk.paths import models_dir
+from dsv4_pd.plan.model import files as model_files
+from dsv4_pd.plan.shipped import catalogue
 from dsv4_pd.run.download import hashes as hashes_of
 from dsv4_pd.run.download import order
 from dsv4_pd.run.download.causes import Failed

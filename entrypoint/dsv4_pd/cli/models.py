@@ -11,8 +11,9 @@ import click
 from dsv4_pd.doctor.models import ModelHere, of_entry, of_settings
 from dsv4_pd.host.machine import Live
 from dsv4_pd.host.read import facts_of
-from dsv4_pd.plan import catalogue, model_files
-from dsv4_pd.plan.paths import models_dir
+from dsv4_pd.plan.disk.paths import models_dir
+from dsv4_pd.plan.model import files as model_files
+from dsv4_pd.plan.shipped import catalogue
 
 
 @click.command("models")

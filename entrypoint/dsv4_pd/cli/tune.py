@@ -27,9 +27,9 @@ from dsv4_pd.cli.gathered import into
 from dsv4_pd.client import where
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.host.machine import Live
-from dsv4_pd.plan import tuned
+from dsv4_pd.plan.around import tuned
+from dsv4_pd.plan.around.tuned import EXTRA
 from dsv4_pd.plan.show import tuned_lines
-from dsv4_pd.plan.tuned import EXTRA
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 

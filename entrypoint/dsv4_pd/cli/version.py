@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from dsv4_pd import __version__
-from dsv4_pd.plan.paths import venvs_dir
+from dsv4_pd.plan.disk.paths import venvs_dir
 from dsv4_pd.settings.schema import Settings
 
 _PRINT = "import importlib.metadata as m, sys\nfor n in sys.argv[1:]:\n print(n, m.version(n))"

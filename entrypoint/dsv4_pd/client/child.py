@@ -20,7 +20,7 @@ from typing import Any
 from dsv4_pd.client import http
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.host.loopback import LOOPBACK
-from dsv4_pd.plan.members import PORT_STEP
+from dsv4_pd.plan.placement.members import PORT_STEP
 from dsv4_pd.settings.deprecated import old_names
 from dsv4_pd.settings.layout import MOST
 from dsv4_pd.settings.schema import Settings, env_name

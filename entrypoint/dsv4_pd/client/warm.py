@@ -10,7 +10,7 @@ from typing import Any
 from dsv4_pd.client.api import Api, Reply
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
-from dsv4_pd.plan.warm_up import RequestClass, classes, words
+from dsv4_pd.plan.guard.warm_up import RequestClass, classes, words
 
 Text = Callable[[int, int], str]  # (words, seed) -> text without meaning
 

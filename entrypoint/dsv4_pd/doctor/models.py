@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.errors import ApplianceError, SettingsError
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Live
-from dsv4_pd.plan import checkpoint, model_files
-from dsv4_pd.plan.catalogue import Entry
+from dsv4_pd.plan.around.unjudged import unjudged
+from dsv4_pd.plan.model import checkpoint
+from dsv4_pd.plan.model import files as model_files
+from dsv4_pd.plan.shipped.catalogue import Entry
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey, survey_facts
-from dsv4_pd.plan.unjudged import unjudged
 from dsv4_pd.settings.schema import Settings
 
 

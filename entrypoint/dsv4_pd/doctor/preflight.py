@@ -7,9 +7,9 @@ from dataclasses import replace
 from dsv4_pd.doctor.base import Check, CheckVerdict, Finding
 from dsv4_pd.doctor.catalogue import CHECKS, Findings, examine
 from dsv4_pd.errors import ApplianceError, HardwareError, Problem, SettingsError, TemporaryError
-from dsv4_pd.plan import run_mark
-from dsv4_pd.plan.environment import child_environment
+from dsv4_pd.plan.disk import run_mark
 from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.programs.environment import child_environment
 from dsv4_pd.plan.situation import Situation
 
 _FAIL = CheckVerdict.FAIL

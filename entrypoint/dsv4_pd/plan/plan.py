@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from dsv4_pd.host.facts import HostFacts
-from dsv4_pd.plan import presets
-from dsv4_pd.plan.about import about
-from dsv4_pd.plan.environment import child_environment
-from dsv4_pd.plan.guard_build import build as build_guard
-from dsv4_pd.plan.paths import Paths
-from dsv4_pd.plan.placement import Placement, place
-from dsv4_pd.plan.presets import Preset
-from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.programs import PER_RUN, ConfigFile, Program, programs
-from dsv4_pd.plan.supervisord_conf import render
-from dsv4_pd.plan.surroundings import Surroundings
+from dsv4_pd.plan.around.surroundings import Surroundings
+from dsv4_pd.plan.disk.paths import Paths
+from dsv4_pd.plan.placement.place import Placement, place
+from dsv4_pd.plan.programs.about import about
+from dsv4_pd.plan.programs.environment import child_environment
+from dsv4_pd.plan.programs.guard_build import build as build_guard
+from dsv4_pd.plan.programs.program import PER_RUN, ConfigFile, Program, programs
+from dsv4_pd.plan.programs.supervisord_conf import render
+from dsv4_pd.plan.shipped import presets
+from dsv4_pd.plan.shipped.presets import Preset
+from dsv4_pd.plan.shipped.profiles import Profile
 from dsv4_pd.settings.schema import Settings
 
 

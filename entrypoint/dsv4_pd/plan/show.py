@@ -13,12 +13,14 @@ from typing import Any
 
 from dsv4_pd.host import capture
 from dsv4_pd.host.parse import format_cpu_list
-from dsv4_pd.plan import memory_plan, offload, presets
-from dsv4_pd.plan.memory_model import Estimate
-from dsv4_pd.plan.pinned import pinned_tokens
-from dsv4_pd.plan.placement import Placement, RolePlacement
+from dsv4_pd.plan.memory import offload
+from dsv4_pd.plan.memory import plan as memory_plan
+from dsv4_pd.plan.memory.model import Estimate
+from dsv4_pd.plan.memory.pinned import pinned_tokens
+from dsv4_pd.plan.placement.place import Placement, RolePlacement
 from dsv4_pd.plan.plan import Plan
-from dsv4_pd.plan.programs import Program
+from dsv4_pd.plan.programs.program import Program
+from dsv4_pd.plan.shipped import presets
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.settings.redact import MASK, Redactor, known_secrets
 from dsv4_pd.settings.redaction.names import is_secret_variable

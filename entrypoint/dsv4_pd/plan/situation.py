@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.host.facts import Gpu, HostFacts
-from dsv4_pd.plan import arriving
-from dsv4_pd.plan.members import Port
+from dsv4_pd.plan.around import arriving
+from dsv4_pd.plan.around.surroundings import Surroundings
+from dsv4_pd.plan.around.tuned import Tuned
 from dsv4_pd.plan.notices import Notice
-from dsv4_pd.plan.placement import Placement
+from dsv4_pd.plan.placement.members import Port
+from dsv4_pd.plan.placement.place import Placement
 from dsv4_pd.plan.plan import Plan
-from dsv4_pd.plan.presets import Preset
-from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.surroundings import Surroundings
-from dsv4_pd.plan.tuned import Tuned
+from dsv4_pd.plan.shipped.presets import Preset
+from dsv4_pd.plan.shipped.profiles import Profile
 from dsv4_pd.settings.schema import Settings
 
 

@@ -10,28 +10,22 @@ from dsv4_pd.errors import ApplianceError, SettingsError
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.host.read import facts_of
-from dsv4_pd.plan import (
-    catalogue,
-    door_files,
-    engine_rules,
-    owned_flags,
-    presets,
-    profiles,
-    shipped,
-    speculative,
-    surroundings,
-    tuned,
-)
-from dsv4_pd.plan.ahead import Ahead
-from dsv4_pd.plan.members import Port
-from dsv4_pd.plan.paths import share_dir
-from dsv4_pd.plan.placement import choose_profile
+from dsv4_pd.plan.around import surroundings, tuned
+from dsv4_pd.plan.around.ahead import Ahead
+from dsv4_pd.plan.around.surroundings import Surroundings
+from dsv4_pd.plan.disk.paths import share_dir
+from dsv4_pd.plan.front import files as door_files
+from dsv4_pd.plan.model import speculative
+from dsv4_pd.plan.placement.members import Port
+from dsv4_pd.plan.placement.place import choose_profile
 from dsv4_pd.plan.plan import Plan, complete, make_plan
-from dsv4_pd.plan.profiles import Profile
-from dsv4_pd.plan.programs import router_python
-from dsv4_pd.plan.shipped import Shipped
+from dsv4_pd.plan.programs import engine_rules, owned_flags
+from dsv4_pd.plan.programs.program import router_python
+from dsv4_pd.plan.shipped import catalogue, presets, profiles
+from dsv4_pd.plan.shipped import data as shipped
+from dsv4_pd.plan.shipped.data import Shipped
+from dsv4_pd.plan.shipped.profiles import Profile
 from dsv4_pd.plan.situation import Situation
-from dsv4_pd.plan.surroundings import Surroundings
 from dsv4_pd.settings import load
 from dsv4_pd.settings.schema import PREFIX, Settings
 

@@ -15,13 +15,14 @@ from typing import Any
 
 from dsv4_pd import __version__
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
-from dsv4_pd.plan import open_api, run_mark
-from dsv4_pd.plan.ahead import Ahead
-from dsv4_pd.plan.environment import child_environment
+from dsv4_pd.plan.around.ahead import Ahead
+from dsv4_pd.plan.disk import run_mark
+from dsv4_pd.plan.front import open_api
 from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.programs.environment import child_environment
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.download.phase import Config, problems_of
-from dsv4_pd.run.guard import publish
+from dsv4_pd.run.guard.tell import publish
 from dsv4_pd.run.supervision.daemon import TIED, drain
 
 _TICK_S = 0.1

@@ -6,8 +6,8 @@ import os
 import secrets
 import shutil
 
-from dsv4_pd.plan.paths import Paths
-from dsv4_pd.plan.programs import ConfigFile
+from dsv4_pd.plan.disk.paths import Paths
+from dsv4_pd.plan.programs.program import ConfigFile
 
 
 def write(files: tuple[ConfigFile, ...]) -> None:

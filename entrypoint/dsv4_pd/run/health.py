@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from dsv4_pd.plan import trust
+from dsv4_pd.plan.disk import trust
 from dsv4_pd.run.states import SERVING
 from dsv4_pd.settings.text import bare, given, placed
 

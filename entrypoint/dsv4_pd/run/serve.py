@@ -17,9 +17,9 @@ from types import FrameType
 from dsv4_pd.doctor import preflight
 from dsv4_pd.errors import ApplianceError, Problem, TemporaryError
 from dsv4_pd.host.machine import Live
-from dsv4_pd.plan import folders
-from dsv4_pd.plan.model_files import offline
-from dsv4_pd.plan.paths import image_key, share_dir
+from dsv4_pd.plan.disk import folders
+from dsv4_pd.plan.disk.paths import image_key, share_dir
+from dsv4_pd.plan.model.files import offline
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey
@@ -29,7 +29,7 @@ from dsv4_pd.run.cache import boot
 from dsv4_pd.run.console.base import Console
 from dsv4_pd.run.console.choose import choose
 from dsv4_pd.run.download import order
-from dsv4_pd.run.guard import publish
+from dsv4_pd.run.guard.tell import publish
 from dsv4_pd.run.states import StateName
 from dsv4_pd.run.supervision import inherited, sweep
 from dsv4_pd.run.supervision.daemon import RunEnd, Supervisord, read_verdict

@@ -143,7 +143,7 @@ FILE = Rule(names_of.FILE_ACCEPTS, names_of.folder)
 REQUEST_LOG = Rule(names_of.REQUEST_LOG_ACCEPTS, names_of.request_log)
 ORIGINS = Rule(names_of.ORIGINS_ACCEPTS, names_of.origins)
 PROGRAM = Rule(names_of.PROGRAM_ACCEPTS, names_of.folder)
-# Quotes are part of shell words. Which flags are allowed is the plan's question: see plan/owned_flags.py.
+# Quotes are part of shell words. Which flags are allowed is the plan's question: see plan/programs/owned_flags.py.
 SHELL_WORDS = Rule("shell words: flags that the appliance does not own", shell_words, shell_file=False)
 
 Port = Annotated[int, PORT]

@@ -16,7 +16,7 @@ RoleName = Literal["prefill", "decode", "single"]
 ROLES: tuple[RoleName, ...] = get_args(RoleName)
 PAIR_ROLES: tuple[RoleName, ...] = ("prefill", "decode")
 TENSOR_PARALLEL = (8, 4, 2, 1)  # must divide the model's 64 heads and 8 output groups
-MOST = 9  # members of a role: the ports of further ones are ten apart (plan/members.py)
+MOST = 9  # members of a role: the ports of further ones are ten apart (plan/placement/members.py)
 AUTO = "auto"
 EXPECTED = (
     "auto, pd, single, pd:PREFILL+DECODE, replicas:GROUP or single:TP, where a group is COUNTxTP or TP alone "

@@ -11,7 +11,7 @@ _SAMPLE = 300
 
 def context_length(ops: Ops) -> int | None:
     """The longest request that every server takes: their own word, which the guard publishes. Until it is known, the
-    schedulers' figure, which is a page more than what is let in (plan/engine_rules.py).
+    schedulers' figure, which is a page more than what is let in (plan/programs/engine_rules.py).
     """
     told = ops.status().get("context_length")
     if isinstance(told, int):

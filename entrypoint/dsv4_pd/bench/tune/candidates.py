@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dsv4_pd.doctor.base import CheckVerdict
-from dsv4_pd.doctor.checks import memory_fit
+from dsv4_pd.doctor.checks.gpus import memory_fit
 from dsv4_pd.errors import ApplianceError
 from dsv4_pd.host.machine import Machine
 from dsv4_pd.plan.situation import Situation

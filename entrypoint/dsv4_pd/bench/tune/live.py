@@ -20,7 +20,7 @@ from dsv4_pd.client.api import Api
 from dsv4_pd.client.child import Running, started
 from dsv4_pd.client.ops import Ops
 from dsv4_pd.errors import ApplianceError
-from dsv4_pd.plan.tuned import EXTRA
+from dsv4_pd.plan.around.tuned import EXTRA
 from dsv4_pd.verify import reference
 
 PASSES = 2  # over the questions: one that is answered in two ways is no evidence

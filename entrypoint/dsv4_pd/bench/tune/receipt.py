@@ -13,7 +13,7 @@ from dsv4_pd import __version__
 from dsv4_pd.bench.tune.objective import Objective
 from dsv4_pd.bench.tune.state import State
 from dsv4_pd.bench.tune.workload import Workload
-from dsv4_pd.plan import tuned
+from dsv4_pd.plan.around import tuned
 
 _HEAD = "# Written by `dsv4-pd tune`; followed where no setting names the layout. `dsv4-pd tune --reset` removes it.\n"
 

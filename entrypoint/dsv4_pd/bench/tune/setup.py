@@ -13,7 +13,7 @@ from dsv4_pd.bench.tune.experiment import Rules, begin, plan_of
 from dsv4_pd.bench.tune.state import Candidate, State
 from dsv4_pd.errors import Problem, SettingsError
 from dsv4_pd.host.machine import Machine
-from dsv4_pd.plan import tuned
+from dsv4_pd.plan.around import tuned
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import survey
 from dsv4_pd.settings.load import load as load_settings

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dsv4_pd.bench.tune.state import Candidate
-from dsv4_pd.plan.checkpoint import Config, expert_format
-from dsv4_pd.plan.extra_args import engine_flags
-from dsv4_pd.plan.paths import share_dir
-from dsv4_pd.plan.placement import Placement
+from dsv4_pd.plan.disk.paths import share_dir
+from dsv4_pd.plan.flags.extra_args import engine_flags
+from dsv4_pd.plan.model.checkpoint import Config, expert_format
+from dsv4_pd.plan.placement.place import Placement
 from dsv4_pd.settings.schema import Settings
 
 _LISTS = ("flags", "compute", "experts")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail
-from dsv4_pd.doctor.checks import kv_link
+from dsv4_pd.doctor.checks.links import kv_link
 from dsv4_pd.doctor.link.run import measure
 from dsv4_pd.plan.situation import Situation
 

@@ -16,8 +16,8 @@ from typing import IO, Any
 
 from dsv4_pd.doctor.link.report import LinkReport, Pair, chosen_transport
 from dsv4_pd.errors import HardwareError, Problem
-from dsv4_pd.plan.placement import Placement
-from dsv4_pd.plan.programs import Program
+from dsv4_pd.plan.placement.place import Placement
+from dsv4_pd.plan.programs.program import Program
 from dsv4_pd.settings.layout import PAIR_ROLES
 
 _AGENT = Path(__file__).with_name("agent.py")

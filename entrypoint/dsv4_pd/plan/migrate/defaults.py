@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from dsv4_pd.plan import profiles
-from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.disk.paths import profiles_dir
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.settings.schema import PREFIX, Settings
 
 

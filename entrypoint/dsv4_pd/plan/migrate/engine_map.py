@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dsv4_pd.plan import owned_flags
+from dsv4_pd.plan.flags.command_line import Flag
 from dsv4_pd.plan.migrate.accounts import Fate, Ledger
-from dsv4_pd.plan.migrate.flags import Flag
+from dsv4_pd.plan.programs import owned_flags
 
 EXTRA = {"prefill": "DSV4_PREFILL_EXTRA_ARGS", "single": "DSV4_PREFILL_EXTRA_ARGS", "decode": "DSV4_DECODE_EXTRA_ARGS"}
 

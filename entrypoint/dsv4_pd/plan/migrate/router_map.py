@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
-from dsv4_pd.plan import owned_flags
+from dsv4_pd.plan.flags.command_line import Flag
 from dsv4_pd.plan.migrate.accounts import Fate, Ledger
 from dsv4_pd.plan.migrate.engine_map import take_key
-from dsv4_pd.plan.migrate.flags import Flag
+from dsv4_pd.plan.programs import owned_flags
 
 EXTRA = "DSV4_ROUTER_EXTRA_ARGS"
 Row = Callable[[Ledger, str, Flag], None]

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dsv4_pd.errors import Problem, SettingsError
-from dsv4_pd.plan import owned_flags, profiles
-from dsv4_pd.plan.migrate import command, engine_map, flags, router_map, variables
+from dsv4_pd.plan.disk.paths import profiles_dir
+from dsv4_pd.plan.flags import command_line
+from dsv4_pd.plan.migrate import command, engine_map, router_map, variables
 from dsv4_pd.plan.migrate.accounts import Account, Fate, Ledger
 from dsv4_pd.plan.migrate.command import Started
 from dsv4_pd.plan.migrate.defaults import is_default
 from dsv4_pd.plan.migrate.engine_map import Server
 from dsv4_pd.plan.migrate.unit import Unit
-from dsv4_pd.plan.paths import profiles_dir
+from dsv4_pd.plan.programs import owned_flags
+from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.plan.survey import read_settings
 from dsv4_pd.settings.layout import PAIR_ROLES, ROLES
 from dsv4_pd.settings.schema import Settings, env_name
@@ -75,7 +77,7 @@ def _servers(found: Sequence[Started]) -> tuple[list[Server], list[str]]:
     for one in found:
         if one.kind != "engine":
             continue
-        read, stray = flags.read(one.words, "engine")
+        read, stray = command_line.read(one.words, "engine")
         mode = next((flag.value for flag in reversed(read) if flag.name == "--disaggregation-mode"), "null")
         made.append(Server(one.unit, mode if mode in PAIR_ROLES else "single", tuple(read), one.environment))
         strays += [f"{one.unit}: the word {word!r} belongs to no flag" for word in stray]
@@ -113,7 +115,7 @@ def _account(ledger: Ledger, found: Sequence[Started], servers: Sequence[Server]
 
 
 def _router(ledger: Ledger, one: Started) -> None:
-    read, stray = flags.read(one.words, "sglang-router")
+    read, stray = command_line.read(one.words, "sglang-router")
     ledger.notes += [f"{one.unit}: the word {word!r} belongs to no flag" for word in stray]
     owned = owned_flags.router_owned()
     for flag in read:

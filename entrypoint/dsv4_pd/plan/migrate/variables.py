@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from dsv4_pd.plan.migrate import flags
+from dsv4_pd.plan.flags import command_line
 from dsv4_pd.plan.migrate.accounts import Fate, Ledger
 from dsv4_pd.plan.migrate.unit import Unit
 from dsv4_pd.settings.redact import known_secrets
@@ -46,7 +46,7 @@ def account(ledger: Ledger, unit: str, variables: Mapping[str, str], origins: Ma
         if name in _CACHES:
             ledger.caches.setdefault(name, value)
         where = origins.get(name, "")
-        shown = f"{name}={flags.HIDDEN if is_secret_variable(name) else value}"
+        shown = f"{name}={command_line.HIDDEN if is_secret_variable(name) else value}"
         if is_secret_variable(name):
             _secret(ledger, unit, name, value, where)
         elif name == "CUDA_VISIBLE_DEVICES":
@@ -55,7 +55,7 @@ def account(ledger: Ledger, unit: str, variables: Mapping[str, str], origins: Ma
             ledger.note(unit, shown, Fate.OWN, _OWN[name])
         elif name in _PLACES:
             ledger.note(unit, shown, Fate.NONE, _HOST)
-        elif name.startswith(("SGLANG_", "SGL_")) and name not in flags.parsers()["engine_variables"]:
+        elif name.startswith(("SGLANG_", "SGL_")) and name not in command_line.parsers()["engine_variables"]:
             ledger.note(unit, shown, Fate.NONE, "SGLang 0.5.23 reads no such variable")
         elif _OTHERS.match(name):
             _keep(ledger, unit, shown, name, value, where)
@@ -67,13 +67,13 @@ def _secret(ledger: Ledger, unit: str, name: str, value: str, where: str) -> Non
     if value:
         ledger.secrets.add(value)
     if value and value == ledger.key:
-        ledger.note(unit, f"{name}={flags.HIDDEN}", Fate.SETTING, "DSV4_API_KEY_FILE")
+        ledger.note(unit, f"{name}={command_line.HIDDEN}", Fate.SETTING, "DSV4_API_KEY_FILE")
     elif name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN"):
         ledger.notes.append(f"HF_TOKEN_FILE: write the token of {name} ({where}) into a file, and name it there")
-        ledger.note(unit, f"{name}={flags.HIDDEN}", Fate.KEPT, "as HF_TOKEN_FILE, in a file of your own")
+        ledger.note(unit, f"{name}={command_line.HIDDEN}", Fate.KEPT, "as HF_TOKEN_FILE, in a file of your own")
     else:
         why = f"a secret, and no program of the appliance reads it from here; it stays in {where}"
-        ledger.note(unit, f"{name}={flags.HIDDEN}", Fate.NONE, why)
+        ledger.note(unit, f"{name}={command_line.HIDDEN}", Fate.NONE, why)
 
 
 def _keep(ledger: Ledger, unit: str, shown: str, name: str, value: str, where: str) -> None:
@@ -81,7 +81,7 @@ def _keep(ledger: Ledger, unit: str, shown: str, name: str, value: str, where: s
     if hidden := known_secrets({name: value}):
         ledger.secrets.update(hidden)
         ledger.notes.append(f"{name}: it holds a password and is not printed; copy it from {where} into .env")
-        ledger.note(unit, f"{name}={flags.HIDDEN}", Fate.KEPT, "as it is, once you have copied it")
+        ledger.note(unit, f"{name}={command_line.HIDDEN}", Fate.KEPT, "as it is, once you have copied it")
         return
     present = ledger.kept.setdefault(name, value)
     if present == value:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from dsv4_pd.plan.plan import Plan
-from dsv4_pd.plan.programs import ConfigFile, Program
+from dsv4_pd.plan.programs.program import ConfigFile, Program
 
 _TIMEOUT_S = 300.0  # the engine imports torch: half a minute on a cold disk
 _ENGINE_SIDE = Path(__file__).with_name("engine_side.py")

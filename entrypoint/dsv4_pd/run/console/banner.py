@@ -7,10 +7,10 @@ from typing import Any
 
 from dsv4_pd import __version__
 from dsv4_pd.host.address import url_of
-from dsv4_pd.plan import open_api
-from dsv4_pd.plan.front_build import front_url
-from dsv4_pd.plan.placement import RolePlacement
+from dsv4_pd.plan.front import open_api
+from dsv4_pd.plan.placement.place import RolePlacement
 from dsv4_pd.plan.plan import Plan
+from dsv4_pd.plan.programs.front_build import front_url
 
 _RULE = "─" * 78
 

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import IO, Any, Self
 
-from dsv4_pd.plan import open_api
+from dsv4_pd.plan.front import open_api
 from dsv4_pd.plan.notices import NoticeKind
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.run.console.banner import banner

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import json_file, model_config
-from dsv4_pd.plan.ahead import Ahead
-from dsv4_pd.plan.folders import free_below
-from dsv4_pd.plan.model_files import inspect
-from dsv4_pd.plan.shards import INDEX, total_of
+from dsv4_pd.plan.around.ahead import Ahead
+from dsv4_pd.plan.disk import json_file
+from dsv4_pd.plan.disk.folders import free_below
+from dsv4_pd.plan.model import config as model_config
+from dsv4_pd.plan.model.files import inspect
+from dsv4_pd.plan.model.shards import INDEX, total_of
 from dsv4_pd.run.download import causes, classify, local
 from dsv4_pd.run.download.causes import Asked, Failed
 from dsv4_pd.run.download.ledger import Ledger

@@ -6,8 +6,8 @@ import contextlib
 import threading
 from pathlib import Path
 
-from dsv4_pd.plan import model_record
-from dsv4_pd.plan.model_record import CheckedFiles
+from dsv4_pd.plan.model import record as model_record
+from dsv4_pd.plan.model.record import CheckedFiles
 from dsv4_pd.run.download.store import Store
 
 

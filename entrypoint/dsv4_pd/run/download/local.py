@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from dsv4_pd.plan.model_files import inspect
+from dsv4_pd.plan.model.files import inspect
 from dsv4_pd.run.download.ledger import Ledger
 from dsv4_pd.run.download.listing import wanted
 from dsv4_pd.run.download.progress import Progress

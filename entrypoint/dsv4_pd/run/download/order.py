@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan import model_record
-from dsv4_pd.plan.model_files import find, hub_cache, is_folder, offline
+from dsv4_pd.plan.model import record as model_record
+from dsv4_pd.plan.model.files import find, hub_cache, is_folder, offline
 from dsv4_pd.run.download.causes import Asked
 from dsv4_pd.run.download.job import Job, Task
 from dsv4_pd.run.download.progress import Progress

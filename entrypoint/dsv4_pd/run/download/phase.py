@@ -21,7 +21,7 @@ from dsv4_pd.run.download.causes import Failed
 from dsv4_pd.run.download.job import Job, Task
 from dsv4_pd.run.download.patience import Stopped
 from dsv4_pd.run.download.progress import Progress
-from dsv4_pd.run.guard import publish
+from dsv4_pd.run.guard.tell import publish
 from dsv4_pd.run.ops import own, server
 from dsv4_pd.run.ops.exposition import render
 from dsv4_pd.run.ops.live import live

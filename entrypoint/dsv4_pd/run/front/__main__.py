@@ -9,8 +9,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.plan.client_keys import KeysError
-from dsv4_pd.plan.front_config import FrontConfig
+from dsv4_pd.plan.front.client_keys import KeysError
+from dsv4_pd.plan.front.config import FrontConfig
 from dsv4_pd.run.front import server
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
-from dsv4_pd.plan import client_keys as keys
+from dsv4_pd.plan.front import client_keys as keys
 from dsv4_pd.run.front.metrics import Series
 from dsv4_pd.run.front.outlet import Outlet
 from dsv4_pd.run.front.request_log import Entry

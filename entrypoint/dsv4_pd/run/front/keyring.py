@@ -6,9 +6,9 @@ import asyncio
 import logging
 from pathlib import Path
 
-from dsv4_pd.plan import client_keys as keys
-from dsv4_pd.plan.client_keys import Key, KeysError
-from dsv4_pd.plan.front_config import FrontConfig
+from dsv4_pd.plan.front import client_keys as keys
+from dsv4_pd.plan.front.client_keys import Key, KeysError
+from dsv4_pd.plan.front.config import FrontConfig
 from dsv4_pd.run.front.errors import Refusal
 
 LOOK_S = 1.0

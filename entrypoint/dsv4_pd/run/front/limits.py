@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from dsv4_pd.plan.client_keys import Key
+from dsv4_pd.plan.front.client_keys import Key
 from dsv4_pd.run.front.errors import Refusal
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dsv4_pd.plan.front_config import RouterName
+from dsv4_pd.plan.front.config import RouterName
 
 
 class Dialect(StrEnum):

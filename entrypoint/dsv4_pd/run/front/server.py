@@ -16,7 +16,7 @@ from aiohttp import web
 
 from dsv4_pd.host.listening import open_socket
 from dsv4_pd.host.loopback import LOOPBACK
-from dsv4_pd.plan.front_config import FrontConfig
+from dsv4_pd.plan.front.config import FrontConfig
 from dsv4_pd.run.front.connections import Connections
 from dsv4_pd.run.front.keyring import Keyring
 from dsv4_pd.run.front.service import Service

@@ -15,8 +15,8 @@ import aiohttp
 import orjson
 from aiohttp import web
 
-from dsv4_pd.plan import client_keys as keys
-from dsv4_pd.plan.front_config import FrontConfig
+from dsv4_pd.plan.front import client_keys as keys
+from dsv4_pd.plan.front.config import FrontConfig
 from dsv4_pd.run.front import body, cors, dialects, errors, ids, page, relay, routes
 from dsv4_pd.run.front.admission import Admission
 from dsv4_pd.run.front.dialects.base import Asked, Facts

@@ -7,7 +7,7 @@ import logging
 import ssl
 from pathlib import Path
 
-from dsv4_pd.plan.certificate import reason
+from dsv4_pd.plan.front.certificate import reason
 
 LOOK_S = 5.0
 log = logging.getLogger("dsv4_pd.run.front")

@@ -14,14 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.plan import guard_config as configuration
-from dsv4_pd.plan.guard_config import GuardConfig
-from dsv4_pd.run.guard import hands, listener, memory, policy, publish, starts, tree
-from dsv4_pd.run.guard.document import document
-from dsv4_pd.run.guard.gpus import Gpus
-from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.plan.guard import config as configuration
+from dsv4_pd.plan.guard.config import GuardConfig
+from dsv4_pd.run.guard.act import hands
+from dsv4_pd.run.guard.ask.probes import Probes
+from dsv4_pd.run.guard.decide import policy
+from dsv4_pd.run.guard.decide.states import Act, State, Verdict, initial
+from dsv4_pd.run.guard.senses.gpus import Gpus
 from dsv4_pd.run.guard.senses.loops import Senses
-from dsv4_pd.run.guard.states import Act, State, Verdict, initial
+from dsv4_pd.run.guard.tell import memory, publish, starts
+from dsv4_pd.run.guard.tell.document import document
+from dsv4_pd.run.guard.watch import listener, tree
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.ops import server as ops
 from dsv4_pd.run.ops.telemetry import Telemetry

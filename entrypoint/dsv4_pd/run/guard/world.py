@@ -7,18 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dsv4_pd.plan.guard_config import GuardConfig, ServerConfig
-from dsv4_pd.run.guard import conditions, traffic
-from dsv4_pd.run.guard.compiles import Compiles
-from dsv4_pd.run.guard.door import Door
-from dsv4_pd.run.guard.path_proof import PathProof
-from dsv4_pd.run.guard.probes import Probes
-from dsv4_pd.run.guard.processes import Processes
-from dsv4_pd.run.guard.routes import Routes
-from dsv4_pd.run.guard.signatures import Signatures
-from dsv4_pd.run.guard.states import Answer, Observation, Verdict
-from dsv4_pd.run.guard.warm_up import WarmUp
-from dsv4_pd.run.guard.watch import Watch
+from dsv4_pd.plan.guard.config import GuardConfig, ServerConfig
+from dsv4_pd.run.guard.ask import traffic
+from dsv4_pd.run.guard.ask.door import Door
+from dsv4_pd.run.guard.ask.probes import Probes
+from dsv4_pd.run.guard.decide import conditions
+from dsv4_pd.run.guard.decide.states import Answer, Observation, Verdict
+from dsv4_pd.run.guard.prove.path_proof import PathProof
+from dsv4_pd.run.guard.prove.routes import Routes
+from dsv4_pd.run.guard.prove.warm_up import WarmUp
+from dsv4_pd.run.guard.watch.compiles import Compiles
+from dsv4_pd.run.guard.watch.processes import Processes
+from dsv4_pd.run.guard.watch.record import Watch
+from dsv4_pd.run.guard.watch.signatures import Signatures
 from dsv4_pd.run.supervision.rpc import Supervisor
 
 

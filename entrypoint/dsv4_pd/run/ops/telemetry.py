@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from dsv4_pd.plan.guard_config import GuardConfig
+from dsv4_pd.plan.guard.config import GuardConfig
 from dsv4_pd.run.ops import collect
 from dsv4_pd.run.ops.live import live
 from dsv4_pd.run.states import WAY

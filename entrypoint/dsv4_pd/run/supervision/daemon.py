@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from dsv4_pd.plan import run_mark
-from dsv4_pd.plan.environment import child_environment
-from dsv4_pd.plan.paths import Paths
+from dsv4_pd.plan.disk import run_mark
+from dsv4_pd.plan.disk.paths import Paths
+from dsv4_pd.plan.programs.environment import child_environment
 from dsv4_pd.run.supervision import rpc, sweep
 
 TIED = str(Path(__file__).with_name("tied.py"))  # a child that ends with us

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dsv4_pd.plan.run_mark import RUN_MARK
+from dsv4_pd.plan.disk.run_mark import RUN_MARK
 
 PROC = Path("/proc")
 _MARK, _PROGRAM = f"{RUN_MARK}=".encode(), b"SUPERVISOR_PROCESS_NAME="

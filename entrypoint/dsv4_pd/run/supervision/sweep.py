@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from dsv4_pd.plan import run_mark
+from dsv4_pd.plan.disk import run_mark
 from dsv4_pd.run.supervision import family, shared_memory
 
 SESSIONS = "ours/sessions"

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from dsv4_pd.plan.front_config import RouterName
+from dsv4_pd.plan.front.config import RouterName
 from dsv4_pd.run.front import sse
 from dsv4_pd.run.front.errors import Refusal
 

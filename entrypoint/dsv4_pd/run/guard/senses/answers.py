@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from dsv4_pd.plan.guard_config import ServerConfig
-from dsv4_pd.run.guard import conditions, probes, traffic
-from dsv4_pd.run.guard.probes import SLOW, Probes
-from dsv4_pd.run.guard.states import Answer
+from dsv4_pd.plan.guard.config import ServerConfig
+from dsv4_pd.run.guard.ask import probes, traffic
+from dsv4_pd.run.guard.ask.probes import SLOW, Probes
+from dsv4_pd.run.guard.decide import conditions
+from dsv4_pd.run.guard.decide.states import Answer
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.ops.kv_link import link_of
 

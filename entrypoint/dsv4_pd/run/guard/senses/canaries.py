@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 
-from dsv4_pd.plan.guard_config import ServerConfig
-from dsv4_pd.run.guard import canary, conditions, excuses
-from dsv4_pd.run.guard.canary import CanaryResult
-from dsv4_pd.run.guard.path_proof import PathProof
-from dsv4_pd.run.guard.probes import Probes
-from dsv4_pd.run.guard.routes import Route
-from dsv4_pd.run.guard.states import Answer
+from dsv4_pd.plan.guard.config import ServerConfig
+from dsv4_pd.run.guard.ask.probes import Probes
+from dsv4_pd.run.guard.decide import conditions
+from dsv4_pd.run.guard.decide.states import Answer
+from dsv4_pd.run.guard.prove import canary, excuses
+from dsv4_pd.run.guard.prove.canary import CanaryResult
+from dsv4_pd.run.guard.prove.path_proof import PathProof
+from dsv4_pd.run.guard.prove.routes import Route
 from dsv4_pd.run.guard.world import World
 
 UNNOTICED_S = 6.0  # after a server's end: two health checks of the router, and some

@@ -7,12 +7,13 @@ import os
 import time
 from pathlib import Path
 
-from dsv4_pd.plan import model_files
-from dsv4_pd.plan.guard_config import ServerConfig
+from dsv4_pd.plan.guard.config import ServerConfig
+from dsv4_pd.plan.model import files as model_files
 from dsv4_pd.run.follow import Follower
-from dsv4_pd.run.guard import compilers, plugin_proof, tree
-from dsv4_pd.run.guard.gpus import Gpus
-from dsv4_pd.run.guard.states import Verdict
+from dsv4_pd.run.guard.decide.states import Verdict
+from dsv4_pd.run.guard.prove import plugin_proof
+from dsv4_pd.run.guard.senses.gpus import Gpus
+from dsv4_pd.run.guard.watch import compilers, tree
 from dsv4_pd.run.guard.world import World
 
 

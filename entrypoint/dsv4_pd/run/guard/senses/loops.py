@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from dsv4_pd.run.guard.gpus import Gpus
-from dsv4_pd.run.guard.probes import Probes
+from dsv4_pd.run.guard.ask.probes import Probes
 from dsv4_pd.run.guard.senses.answers import Answers
 from dsv4_pd.run.guard.senses.canaries import Canaries
+from dsv4_pd.run.guard.senses.gpus import Gpus
 from dsv4_pd.run.guard.senses.host import Host
 from dsv4_pd.run.guard.world import World
 

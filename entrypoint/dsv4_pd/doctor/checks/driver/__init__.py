@@ -1,0 +1,1 @@
+"""Whether the driver, its devices and its libraries reach the container."""

@@ -1,0 +1,1 @@
+"""Whether the GPUs are those of the plan, healthy, free and large enough."""

@@ -1,0 +1,1 @@
+"""The host's NUMA nodes, CPUs, memory and limits."""

@@ -1,0 +1,1 @@
+"""Whether the GPUs reach each other, and the KV cache gets across."""

@@ -1,0 +1,1 @@
+"""Whether the model is here and whole, known, or can be fetched."""

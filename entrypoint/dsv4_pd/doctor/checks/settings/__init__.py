@@ -1,0 +1,1 @@
+"""Addresses, keys, and variables of the environment that would undo the plan."""

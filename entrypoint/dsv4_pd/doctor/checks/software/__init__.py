@@ -1,0 +1,1 @@
+"""Kernel, Docker, engine, tools, and the room on the disks."""

@@ -1,0 +1,1 @@
+"""Flags as the pinned programs read them, before any of them is started."""

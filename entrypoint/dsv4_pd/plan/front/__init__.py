@@ -1,0 +1,1 @@
+"""What the front is told, and whether the files that it needs can be used."""

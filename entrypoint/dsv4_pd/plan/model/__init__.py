@@ -1,0 +1,1 @@
+"""The model: its files, and what its config.json says."""

@@ -1,0 +1,1 @@
+"""Which members there are, and on which GPUs, CPUs and NUMA nodes each of them runs."""

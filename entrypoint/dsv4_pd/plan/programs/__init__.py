@@ -1,0 +1,1 @@
+"""What supervisord runs: command lines, environments and configuration files."""

@@ -1,0 +1,1 @@
+"""The data that the product ships: profiles, presets, the catalogue of models."""

@@ -1,0 +1,1 @@
+"""The guard's hands, and nothing else that acts on processes."""

@@ -1,0 +1,1 @@
+"""What programs answer when they are asked, and what their answers say."""

@@ -1,0 +1,1 @@
+"""What happens next, from what was observed: states, conditions, incidents, actions. All of it pure."""

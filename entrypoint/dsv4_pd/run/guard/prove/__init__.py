@@ -1,0 +1,1 @@
+"""Whether requests really come through: canaries, what excuses a failed one, proofs of path and plugins."""

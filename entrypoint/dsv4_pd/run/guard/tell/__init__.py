@@ -1,0 +1,1 @@
+"""What the guard tells others, and the guard that comes after it."""
