@@ -57,7 +57,7 @@ def test_bytes_too_many_are_not_kept(hub: Hub, tmp_path: Path, here: int) -> Non
 
 
 @pytest.mark.parametrize("suffix", [".part", ""])
-def test_what_is_longer_than_the_file_is_fetched_anew(hub: Hub, tmp_path: Path, suffix: str) -> None:
+def test_what_is_longer_than_the_file_is_fetched_again(hub: Hub, tmp_path: Path, suffix: str) -> None:
     part = half_here(hub, tmp_path, hub.files[FIRST] + b"!" * 500)
     part.rename(part.with_suffix(suffix))
     done = run(hub, tmp_path)

@@ -123,6 +123,15 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
     assert sorted(name for name in named if not is_there(name) and not elsewhere(name)) == []
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_test_that_a_page_names_is_there(page: str) -> None:
+    """`guard/test_x.py::test_y`: below tests/, whoever renames a test renames it there too."""
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", text_of(page))
+    assert [
+        f"{file}::{test}" for file, test in named if f"def {test}(" not in (ROOT / "tests" / file).read_text()
+    ] == []
+
+
 def test_every_name_that_is_elsewhere_is_still_named() -> None:
     named = {name for page in PAGES for span in spans(text_of(page)) for name in paths(span)}
     missing = {name for name in named if not is_there(name)}
