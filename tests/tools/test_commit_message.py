@@ -65,7 +65,7 @@ def test_an_installed_hook_refuses_and_the_linters_stay_out_of_messages(tmp_path
 
     git("init", "--quiet")
     git("add", "-A")
-    install = [Path(sys.executable).with_name("pre-commit"), "install"]
+    install = [str(Path(sys.executable).with_name("pre-commit")), "install"]
     done = subprocess.run(install, cwd=repository, capture_output=True, text=True, check=True)
     assert {"pre-commit", "commit-msg"} <= {path.name for path in (repository / ".git/hooks").iterdir()}, done.stdout
     (repository / ".git/hooks/pre-commit").unlink()  # the linters' environment is not here

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import json
 import re
 import subprocess
 import sys
@@ -216,6 +217,22 @@ def wrong(words: list[str], options: list[str]) -> str:
 def test_every_command_and_option_is_there(page: str) -> None:
     found = [(line, wrong(*call)) for line in code(text_of(page)) for call in commands(line)]
     assert [(line, what) for line, what in found if what] == []
+
+
+@pytest.mark.parametrize("form", sorted(name for name in tracked() if name.startswith(".github/ISSUE_TEMPLATE/")))
+def test_a_form_asks_for_commands_that_are_there(form: str) -> None:
+    assert [what for span in spans(text_of(form)) for call in commands(span) if (what := wrong(*call))] == []
+
+
+def test_the_development_container_has_what_ci_installs_and_runs_what_is_there() -> None:
+    container = json.loads(text_of(".devcontainer/devcontainer.json"))
+    assert made(container["postCreateCommand"]) and set(made(container["postCreateCommand"])) <= targets()
+    named = f".devcontainer/{container['build']['dockerfile']}"
+    packages = [
+        set(re.search(r"--no-install-recommends((?:[ \\\n]+[a-z][a-z0-9+.-]+)+)", text_of(name))[1].split()) - {"\\"}  # type: ignore[index]
+        for name in (".ci/run", named)
+    ]
+    assert len(packages[0]) > 10 and packages[0] <= packages[1]
 
 
 @pytest.mark.parametrize("page", PAGES)
