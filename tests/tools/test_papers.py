@@ -247,6 +247,32 @@ def test_every_module_that_is_run_is_there(page: str) -> None:
     ] == []
 
 
+def test_readme_lists_every_command() -> None:
+    rows = re.findall(r"^\| `dsv4-pd ([a-z-]+)", text_of("README.md"), re.MULTILINE)
+    assert sorted(rows) == sorted(app.COMMANDS)
+
+
+def test_every_page_can_be_reached_from_readme() -> None:
+    """A page that nothing leads to is found by nobody. Records and recorded hosts are found by their folders."""
+    reached, left = set(), ["README.md"]
+    while left:
+        page = left.pop()
+        reached.add(page)
+        named = {
+            str(path.relative_to(ROOT))
+            for target in re.findall(r"\]\((?![a-z]+:)([^)#\s]+)", text_of(page))
+            if (path := ((ROOT / page).parent / target).resolve()).suffix == ".md"
+        }
+        left += sorted(named - reached - set(left))
+    assert [page for page in PAGES if page.startswith("docs/") and page not in reached] == []
+
+
+def test_the_glossary_has_the_words_that_everything_else_uses() -> None:
+    words = re.findall(r"^\| ([a-z ,]+) \|", text_of("docs/architecture.md").split("## Words")[1], re.MULTILINE)
+    wanted = ["role", "server", "member", "program", "peer", "probe", "canary", "proof", "incident"]
+    assert [word for word in wanted if word not in words] == []
+
+
 # --- settings, routes, exit codes ---------------------------------------------------------------------------------
 
 
