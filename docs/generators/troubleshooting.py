@@ -47,7 +47,7 @@ def _nvml() -> str:
     )
     return (
         "\n## What NVML says\n\n"
-        "From `entrypoint/dsv4_pd/host/nvml_causes.py`. Words that are in no row get no remedy.\n\n"
+        "From `entrypoint/dsv4_pd/host/nvml_causes.py`. Messages that match no row get no remedy.\n\n"
         "| Cause | Words | On the host | In a container | Source |\n|---|---|---|---|---|\n" + rows
     )
 
