@@ -36,7 +36,7 @@ check: $(VENVS)/dev/.done ## Lint, format, spelling, types, import contracts, ge
 	$(DEV)/lint-imports --no-cache
 	$(DEV)/python docs/generate.py --check
 
-hooks: $(VENVS)/dev/.done ## Run the linters before each commit of this clone
+hooks: $(VENVS)/dev/.done ## Run the linters before each commit of this clone, and check its message
 	$(DEV)/pre-commit install
 
 docs: $(VENVS)/dev/.done ## Regenerate the generated files

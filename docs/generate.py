@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from generators import deprecations, diagram, engine, presets, troubleshooting, wings
+from generators import decisions, deprecations, diagram, engine, presets, troubleshooting, wings
 from generators.env import compose_text, env_example, env_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,6 +20,7 @@ FILES: dict[str, Callable[[], str]] = {
     "docs/presets.md": presets.text,
     "docs/troubleshooting.md": troubleshooting.text,
     "hooks/dsv4_hooks/engine.py": engine.text,
+    "docs/adr/README.md": decisions.text,
     "docs/compatibility.md": lambda: deprecations.fill(_read(ROOT / "docs/compatibility.md")),
     "docs/health.md": lambda: diagram.fill(_read(ROOT / "docs/health.md")),
     "docs/architecture.md": lambda: wings.fill(_read(ROOT / "docs/architecture.md")),

@@ -137,7 +137,9 @@ def test_check_and_ci_run_the_hooks() -> None:
 def test_a_hook_finds_a_fault_and_fetches_nothing(hook: str, tmp_path: Path) -> None:
     """The repository's own configuration, in a repository with one fault, with no way to a network."""
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
-    assert {entry["id"] for repo in config["repos"] for entry in repo["hooks"]} == set(FAULTS)
+    hooks = [entry for repo in config["repos"] for entry in repo["hooks"]]
+    linters = {entry["id"] for entry in hooks if "commit-msg" not in entry.get("stages", config["default_stages"])}
+    assert linters == set(FAULTS)
     assert all(repo["repo"] == "local" for repo in config["repos"])
     for name in (".pre-commit-config.yaml", ".hadolint.yaml", ".shellcheckrc"):
         shutil.copy(ROOT / name, tmp_path)

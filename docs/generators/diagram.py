@@ -57,7 +57,7 @@ def mermaid() -> str:
     lines = ["stateDiagram-v2", "    [*] --> BOOTING", "    [*] --> SAFE: failed starts in a row"]
     # Before the guard, whose decisions the rest of the picture is.
     lines += ["    [*] --> DOWNLOADING: the model is not whole here", "    DOWNLOADING --> BOOTING"]
-    lines += ["    DOWNLOADING --> FAILED: it can't be had", "    DOWNLOADING --> STOPPING"]
+    lines += ["    DOWNLOADING --> FAILED: it can't be downloaded", "    DOWNLOADING --> STOPPING"]
     lines += ["    state running {"]
     inner = [(a, b) for a, b in drawn if b not in CLOSING]
     lines += [f"        {a} --> {b}" for a, b in sorted(inner)]

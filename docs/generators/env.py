@@ -66,11 +66,11 @@ def _rules() -> list[str]:
         also[one.field] = "; ".join(filter(None, [also.get(one.field), one.accepts]))
     lines = [
         "",
-        "## Who takes a setting, and what it accepts",
+        "## Who uses a setting, and what it accepts",
         "",
-        "A value is read once, by the rule of whoever takes it, and every program gets it in that one form: an address",
+        "A value is read once, by the rule of its consumer, and every program gets it in that one form: an address",
         "without brackets, an absolute path, whole seconds. Anything else is refused with exit code 2, naming setting,",
-        "value and what is accepted. Quotes and blanks around a value are taken off, but for keys and extra arguments.",
+        "value and what is accepted. Quotes and blanks around a value are removed, except in keys and extra arguments.",
         "`dsv4-pd plan --resolve` has the engine and the router themselves resolve their command lines.",
         "",
         "| setting | consumer | accepts |",
@@ -137,7 +137,7 @@ def _old(field: str) -> list[deprecated.Renamed]:
 
 
 def _gone(one: deprecated.Renamed) -> str:
-    return f"Deprecated since {one.since}, goes with {one.goes}: write `{one.new}`."
+    return f"Deprecated since {one.since}, will be removed in {one.goes}: use `{one.new}`."
 
 
 def _words(one: deprecated.Renamed) -> str:

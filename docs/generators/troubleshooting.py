@@ -28,7 +28,7 @@ the plan and the logs, redacted.
 """
 
 
-_PROGRAMS = ("docker:", "nvidia-smi")
+_PROGRAMS = ("docker:", "lspci ", "nvidia-smi", "sudo ")
 
 
 def text() -> str:
@@ -47,7 +47,7 @@ def _nvml() -> str:
     )
     return (
         "\n## What NVML says\n\n"
-        "From `entrypoint/dsv4_pd/host/nvml_causes.py`. Words that are in no row get no remedy.\n\n"
+        "From `entrypoint/dsv4_pd/host/nvml_causes.py`. Messages that match no row get no remedy.\n\n"
         "| Cause | Words | On the host | In a container | Source |\n|---|---|---|---|---|\n" + rows
     )
 
@@ -70,8 +70,8 @@ def _downloads() -> str:
     head = (
         "\n## Why a download fails\n\n"
         "From `entrypoint/dsv4_pd/run/download/causes.py`; what `serve` and `dsv4-pd download` say when the model "
-        "can't be had.\n*again*: tried again by itself until `DSV4_DOWNLOAD_STALL_TIMEOUT`. What has arrived by then "
-        "stays; the next start\nresumes it.\n\n"
+        "can't be downloaded.\n*again*: retried automatically until `DSV4_DOWNLOAD_STALL_TIMEOUT`. What has arrived "
+        "is kept; the next start\nresumes it.\n\n"
         "| Cause | Found | What to do | Exit |\n|---|---|---|---|\n"
     )
     names = {"model": "OWNER/MODEL", "revision": "REVISION", "endpoint": "the Hub", "cache": "HF_HOME",
@@ -99,8 +99,8 @@ def _endings() -> str:
 def _cell(words: str) -> str:
     """As a sentence begins, but for the names of programs.
 
-    >>> _cell("slow decoding"), _cell("nvidia-smi works"), _cell('docker: "x|y"')
-    ('Slow decoding', 'nvidia-smi works', 'docker: "x\\\\|y"')
+    >>> _cell("slow decoding"), _cell("sudo apt install x"), _cell('docker: "x|y"')
+    ('Slow decoding', 'sudo apt install x', 'docker: "x\\\\|y"')
     """
     return (words if words.startswith(_PROGRAMS) else words[0].upper() + words[1:]).replace("|", "\\|")
 

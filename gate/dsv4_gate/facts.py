@@ -96,7 +96,7 @@ def _any_of(choices: list[Facts], more: int) -> Facts:
 
 
 def _longer(choices: Node, nodes: tuple[Node, ...], facts: dict[int, Facts]) -> int:
-    """What continues a choice that is the begin of another one: `a | a b`, which is how `+` is written."""
+    """What continues a choice that is the beginning of another one: `a | a b`, which is how `+` is written."""
     rows = [nodes[n].numbers for n in choices.numbers if nodes[n].kind == SEQUENCE]
     spelled = [tuple(nodes[n] for n in row) for row in rows]
     whole, more = set(spelled), 0

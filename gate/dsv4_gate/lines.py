@@ -6,8 +6,8 @@ lines of the server's own. The convention, for everything that reads these logs:
 
 * Each record of Python's `logging` in each process of the engine is one line: `[time] message`. Whatever in it is not
   printable stands as its escape (`\\n`, `\\r`, `\\x1b`, `\\x85`, `\\u2028`), a traceback's line ends too.
-* So a line that begins with `[time]` is the begin of a record, and no client put anything at the begin of a line. To
-  read a traceback, split the line at the two characters `\\n`.
+* So a line that begins with `[time]` is the beginning of a record, and no client put anything at the beginning of a
+  line. To read a traceback, split the line at the two characters `\\n`.
 * What is no record (a traceback that ends the interpreter, a progress bar, a library's own message) is bare, as before.
 """
 

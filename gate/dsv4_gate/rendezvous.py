@@ -41,7 +41,7 @@ def install(record: Record) -> None:
 
 
 class Rendezvous:
-    """The hook: rank 0 serves on the address that it was given, the others connect as ever."""
+    """The hook: rank 0 serves on the address that it was given, the others connect as usual."""
 
     def __init__(self, record: Record) -> None:
         self._record = record

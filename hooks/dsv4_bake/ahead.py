@@ -25,7 +25,7 @@ VARIABLE = "SGLANG_JIT_CACHE_DIR"
 def start(environ: Mapping[str, str] = os.environ) -> subprocess.Popen[bytes] | None:
     """Called in each scheduler; one of them, on all the servers of a cache folder, starts it. None for the others.
 
-    A failure here costs the head start: the engine builds what it needs as ever.
+    A failure here costs the head start: the engine builds what it needs as usual.
     """
     if not environ.get(VARIABLE) or capability() != CAPABILITY:
         return None

@@ -66,7 +66,7 @@ def test_the_guard_does(routed: Routed) -> None:
     assert running.call("POST", "/flush_cache", {}, running.control_key).status_code == 200
 
 
-def test_clients_are_served_as_ever(routed: Routed) -> None:
+def test_clients_are_served_as_usual(routed: Routed) -> None:
     running, key = routed
     assert running.complete(key).status_code == 200
     if key:
@@ -183,7 +183,7 @@ def test_our_own_that_was_put_out_comes_back_with_its_key(routed: Routed) -> Non
 
 
 @pytest.mark.parametrize("kind", ROUTERS)
-def test_the_guard_mends_the_list_within_seconds(tmp_path: Path, kind: str) -> None:
+def test_the_guard_corrects_the_list_within_seconds(tmp_path: Path, kind: str) -> None:
     """A worker that a bug put in, and one of ours that it took out: never READY meanwhile, and said in the log."""
     appliance = Guarded(tmp_path, kind)
     try:

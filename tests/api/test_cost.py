@@ -53,7 +53,7 @@ def small(port: int) -> list[float]:
 
 @contextmanager
 def beside(port: int, text: str) -> Iterator[list[Answer]]:
-    """The answers to large requests that are sent on and on, in each spelling, while the block runs."""
+    """The answers to large requests that are sent repeatedly, in each spelling, while the block runs."""
     found: list[Answer] = []
     over = threading.Event()
 

@@ -43,7 +43,7 @@ CASES = {
 
 @pytest.mark.parametrize("router", ROUTERS)
 @pytest.mark.parametrize("when", CASES)
-def test_both_halves_let_go(appliance: Appliance, fronts: dict[str, int], router: str, when: str) -> None:
+def test_both_servers_let_go(appliance: Appliance, fronts: dict[str, int], router: str, when: str) -> None:
     asked, after = CASES[when]
     leave(fronts[router], asked, after)
     wait_idle(appliance, FREED_S)

@@ -122,5 +122,5 @@ def _streamed(text: str) -> tuple[str, str]:
 
 
 def _ended(reason: str | None) -> str:
-    """A 200 that was broken off, or does not say how it ended, is wrong: clients read its text alone."""
+    """A 200 that was cut off, or does not say how it ended, is wrong: clients read its text alone."""
     return "ok" if reason in ("stop", "length") else f"{WRONG}: finish_reason {reason}"

@@ -31,7 +31,7 @@ OLD = (
     Renamed(Kind.SETTING, "DSV4_VERBOSE", "DSV4_LOG_LEVEL", "0.8.0", "0.9.0", words=("debug", "info")),
     Renamed(Kind.SETTING, "DSV4_FLAGS", "DSV4_ROUTER_EXTRA_ARGS", "0.8.0", "0.9.0"),
 )
-OF_LISTEN = "DSV4_LISTEN is deprecated and goes with 0.9.0: write DSV4_PORT"
+OF_LISTEN = "DSV4_LISTEN is deprecated and will be removed in 0.9.0: use DSV4_PORT"
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_secret_s_old_name_shows_nothing_of_it(tmp_path: Path) -> None:
 def test_only_one_of_a_few_words_is_repeated() -> None:
     """Free text may hold a key: flags, URLs, paths."""
     flags = load({"DSV4_FLAGS": "--hidden sk-word", "DSV4_VERBOSE": "debug"}).deprecated
-    assert flags["DSV4_VERBOSE"].endswith("write DSV4_LOG_LEVEL=debug") and "sk-word" not in str(flags)
+    assert flags["DSV4_VERBOSE"].endswith("use DSV4_LOG_LEVEL=debug") and "sk-word" not in str(flags)
 
 
 @pytest.mark.usefixtures("old")

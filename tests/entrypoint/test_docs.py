@@ -11,8 +11,6 @@ import pytest
 from generators import wings
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(ROOT.glob("docs/**/*.md")) + sorted(ROOT.glob("*.md"))
-LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
 
 
 def test_the_picture_has_no_circle() -> None:
@@ -39,21 +37,56 @@ def test_every_folder_stands_in_its_table(heading: str, folder: str) -> None:
     assert folders == {name for row in rows for name in re.findall(r"`(\w+)/`", row)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    broken = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
-    assert not broken
+def recipes() -> dict[str, tuple[list[str], list[str]]]:
+    """What is added -> (subjects of the commits that it cites, paths that it names)."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## How to add")[1].split("\n## ")[0]
+    found = {}
+    for paragraph in text.split("\n\n**")[1:]:
+        words = " ".join(paragraph.split())
+        cited = re.findall(r"(?<!\*)\*([A-Za-z][^*]{10,})\*(?!\*)", words.partition("**")[2])
+        paths = [re.sub("NAME.*", "", path) for path in re.findall(r"`(\w+/[\w./-]+)`", words)]
+        found[words.partition("**")[0].rstrip(".")] = (cited, paths)
+    return found
 
 
-def test_the_commits_that_contributing_cites_are_in_the_history() -> None:
-    """By subject, because hashes change; a shallow clone knows too little to judge."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    cited = re.findall(r"(?<!\*)\*([A-Za-z][^*]{10,})\*(?!\*)", " ".join(text.split("## How to add")[1].split()))
-    assert len(cited) >= 5
+def files_of(subject: str, kinds: str = "") -> set[str]:
+    """What the commit of that subject touched (kinds: git's --diff-filter). By subject, because hashes change."""
     git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
     if git(["git", "rev-parse", "--is-shallow-repository"]).stdout.strip() == "true":
-        pytest.skip("a shallow clone")
-    assert set(cited) - set(git(["git", "log", "--format=%s"]).stdout.splitlines()) == set()
+        pytest.skip("a shallow clone knows too little to judge")
+    log = git(["git", "log", "--format=%h %s"]).stdout.splitlines()
+    hashes = [line.partition(" ")[0] for line in log if line.partition(" ")[2] == subject]
+    assert hashes, f"no commit has the subject {subject!r}"
+    shown = git(["git", "show", "--format=", "--name-only", f"--diff-filter={kinds}", hashes[0]]).stdout
+    return set(shown.split())
+
+
+@pytest.mark.parametrize("what", ["A setting", "A doctor check", "A profile", "A kernel"])
+def test_the_commits_that_contributing_cites_did_what_it_says(what: str) -> None:
+    subjects, named = recipes()[what]
+    assert subjects and named
+    for subject in subjects:
+        touched = files_of(subject)
+        assert any(file.startswith(path) for file in touched for path in named), (subject, sorted(touched))
+
+
+def test_every_other_cited_commit_is_in_the_history() -> None:
+    assert all(files_of(subject) for subjects, _ in recipes().values() for subject in subjects)
+
+
+def test_the_example_of_a_kernel_is_one_folder_in_the_design_s_order() -> None:
+    added = files_of(recipes()["A kernel"][0][0], "A")
+    assert len({Path(name).parent for name in added if name.startswith("kernels/dsv4_kernels/")}) == 1
+    assert {Path(name).name for name in added} >= {"reference.py", "tiling.py", "kernel.py", "op.py"}
+
+
+def test_the_example_of_a_check_is_one_file_its_name_and_its_tests() -> None:
+    (subject,), _ = recipes()["A doctor check"]
+    assert len(files_of(subject, "A")) == 1
+    written = ("docs/", "tests/")
+    assert {name for name in files_of(subject, "M") if not name.startswith(written)} == {
+        "entrypoint/dsv4_pd/doctor/catalogue.py"
+    }
 
 
 def test_the_entrance_holds_at_most_ten_names() -> None:

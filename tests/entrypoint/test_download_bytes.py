@@ -57,7 +57,7 @@ def test_bytes_too_many_are_not_kept(hub: Hub, tmp_path: Path, here: int) -> Non
 
 
 @pytest.mark.parametrize("suffix", [".part", ""])
-def test_what_is_longer_than_the_file_is_fetched_anew(hub: Hub, tmp_path: Path, suffix: str) -> None:
+def test_what_is_longer_than_the_file_is_fetched_again(hub: Hub, tmp_path: Path, suffix: str) -> None:
     part = half_here(hub, tmp_path, hub.files[FIRST] + b"!" * 500)
     part.rename(part.with_suffix(suffix))
     done = run(hub, tmp_path)
@@ -83,7 +83,7 @@ def test_a_beginning_of_other_bytes_is_found_by_its_hash(hub: Hub, tmp_path: Pat
 def test_a_page_again_and_again_ends_with_its_cause(hub: Hub, tmp_path: Path) -> None:
     hub.faults.status["storage"] = [PAGES["a page as text"]] * 99
     done = run(hub, tmp_path, DSV4_DOWNLOAD_STALL_TIMEOUT="2")
-    assert done.returncode == 75 and "none of a Hub's" in done.stderr, done.stderr
+    assert done.returncode == 75 and "not the Hub's" in done.stderr, done.stderr
     assert "no new byte for 2 s" in done.stderr
 
 

@@ -131,7 +131,7 @@ def test_the_old_mode_and_its_layout_are_one_plan(mode: str, layout: str) -> Non
     assert same_without_fingerprints(old, new)
     notices = [notice for notice in old.placement.notices if notice.kind is NoticeKind.DEPRECATED]
     assert [notice.text for notice in notices] == [
-        f"DSV4_MODE is deprecated and goes with 0.3.0: write DSV4_LAYOUT={mode}"
+        f"DSV4_MODE is deprecated and will be removed in 0.3.0: use DSV4_LAYOUT={mode}"
     ]
     assert not [notice for notice in new.placement.notices if notice.kind is NoticeKind.DEPRECATED]
 

@@ -97,7 +97,7 @@ def test_what_stands_must_run() -> None:
 
 
 @pytest.mark.parametrize("after", range(4))
-def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path: Path, after: int) -> None:
+def test_an_interrupted_experiment_resumes_where_it_was(tmp_path: Path, after: int) -> None:
     file = tmp_path / "tuned" / "experiment.json"
     now, rules = experiment(DECODE, ANY)
     state.save(file, now)

@@ -47,7 +47,7 @@ for turn in range(2 if ranks == 1 else 1):  # the second time as after a group t
     ("ranks", "host", "loopback"), [(2, "127.0.0.1", True), (1, "localhost", True), (1, "0.0.0.0", False)]
 )
 def test_ranks_meet_on_loopback_alone(tmp_path: Path, ranks: int, host: str, loopback: bool) -> None:
-    """Told another address, torch does as ever, and the record says that the hook was not in the way: no READY."""
+    """Told another address, torch does as usual, and the record says that the hook was not in the way: no READY."""
     (port,) = free_ports(1)
     environ = {"SGLANG_PLUGINS": "dsv4-gate", "HOME": str(tmp_path), "GLOO_SOCKET_IFNAME": "lo", "PATH": "/usr/bin",
                "PYTHONPATH": f"{ROOT / 'gate'}:{ROOT / 'hooks'}", "OMP_NUM_THREADS": "1"}  # fmt: skip

@@ -113,7 +113,7 @@ def test_the_engine_renders_and_holds_both() -> None:
     found = json.loads(done.stdout.splitlines()[-1])
     line = next(line for line in found["strict alone"].splitlines() if line.startswith('{"name": "a"'))
     for name in ("mixed", "beside a form", "strict beside a form"):
-        assert line in found[name].splitlines(), "a strict tool is written down as ever"
+        assert line in found[name].splitlines(), "a strict tool is written down as usual"
     assert '{"name": "b"' in found["mixed"]
     assert found["auto"] == ["structural_tag"]
     assert found["judged"] is None

@@ -144,7 +144,7 @@ def test_the_canary_brings_the_guards_key_at_the_front_and_no_probe_does(tmp_pat
 
 
 @pytest.mark.parametrize("status", [408, 429])
-def test_a_full_queue_is_neither_a_pass_nor_a_strike(tmp_path: Path, status: int) -> None:
+def test_a_full_queue_is_neither_a_pass_nor_a_failure(tmp_path: Path, status: int) -> None:
     result = send(Answers((status, {"error": "queue full"})), tmp_path)
     assert (result.passed, result.confirmed, result.queued) == (False, False, True)
 
@@ -163,7 +163,7 @@ def test_a_full_queue_is_neither_a_pass_nor_a_strike(tmp_path: Path, status: int
         ((404, {"error": "no such model"}), "request: refused with 404"),
     ],
 )
-def test_a_failure_between_ready_ends_is_a_strike_and_names_the_hop(
+def test_a_failure_between_ready_servers_is_confirmed_and_names_the_hop(
     tmp_path: Path, completion: tuple[int, object], words: str | None
 ) -> None:
     result = send(Answers(completion), tmp_path)
@@ -171,7 +171,7 @@ def test_a_failure_between_ready_ends_is_a_strike_and_names_the_hop(
     assert words is None or result.failure == words
 
 
-def test_no_answer_within_its_own_bound_is_a_strike(tmp_path: Path) -> None:
+def test_no_answer_within_its_own_bound_is_a_confirmed_failure(tmp_path: Path) -> None:
     """However long the servers may wait for each other (DSV4_LINK_TIMEOUT)."""
     result = send(Answers(seconds=3), tmp_path, bound=0.5)
     assert (result.confirmed, result.unanswered) == (True, True)
@@ -188,7 +188,9 @@ def test_no_answer_within_its_own_bound_is_a_strike(tmp_path: Path) -> None:
         ("/readiness", "router: "),
     ],
 )
-def test_an_end_that_says_no_itself_is_named_and_is_no_strike(tmp_path: Path, path: str, words: str) -> None:
+def test_a_server_that_says_no_itself_is_named_and_no_failure_is_confirmed(
+    tmp_path: Path, path: str, words: str
+) -> None:
     result = send(Answers((503, {}), others={path: (503, {})}), tmp_path)
     assert (result.passed, result.confirmed) == (False, False)
     assert result.failure.startswith(words)

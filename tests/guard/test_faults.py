@@ -297,7 +297,7 @@ def test_a_hung_scheduler_behind_a_good_ready(tmp_path: Path) -> None:
 
 
 def under_load(appliance: Appliance, clients: int = 3) -> tuple[threading.Event, dict[int, int]]:
-    """Clients that ask on and on until told to stop; what they were answered, and how often."""
+    """Clients that keep asking until told to stop; what they were answered, and how often."""
     stop, answers = threading.Event(), dict[int, int]()
 
     def ask() -> None:
@@ -336,7 +336,7 @@ def test_a_link_that_carries_nothing(
         recovered(appliance)
 
 
-def test_ready_that_says_no_on_and_on(tmp_path: Path) -> None:
+def test_ready_that_keeps_saying_no(tmp_path: Path) -> None:
     """The engine's own answer after one failed /health, with DSV4_STALL_TIMEOUT out of reach."""
     with running(tmp_path) as appliance:
         appliance.wait_state("READY")

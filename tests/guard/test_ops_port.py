@@ -132,7 +132,7 @@ async def test_the_old_name_says_which_one_follows(port: int, caplog: pytest.Log
         async with session.get(f"http://127.0.0.1:{port}/load") as answer:
             assert "Link" not in answer.headers
     told = [record.getMessage() for record in caplog.records if "/live" in record.getMessage()]
-    assert told == ["the ops port was asked for a name that will go: GET /live is deprecated and goes with 0.3.0: write GET /load"]  # fmt: skip  # noqa: E501
+    assert told == ["the ops port was asked for a name that will go: GET /live is deprecated and will be removed in 0.3.0: use GET /load"]  # fmt: skip  # noqa: E501
 
 
 async def test_half_sent_and_idle_connections_are_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

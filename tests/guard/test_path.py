@@ -26,7 +26,7 @@ def proved(at: float = 20.0) -> PathProof:
     return path
 
 
-def test_the_first_canary_flies_at_once_and_the_next_after_the_interval() -> None:
+def test_the_first_canary_is_sent_at_once_and_the_next_after_the_interval() -> None:
     assert PathProof(INTERVAL).due(seen(11))
     assert not proved(20).due(seen(20 + INTERVAL - 1))
     assert proved(20).due(seen(20 + INTERVAL))
@@ -43,7 +43,7 @@ def test_a_death_takes_the_proof_away() -> None:
     assert path.due(seen(21))
 
 
-def test_a_canary_flies_in_its_time_whatever_the_traffic() -> None:
+def test_a_canary_is_sent_in_its_time_whatever_the_traffic() -> None:
     """An answer that began before the link went proves nothing about it now."""
     path = proved(20)
     path.on_first_tokens(1, 20)
@@ -87,7 +87,7 @@ def test_only_a_canary_clears_what_a_canary_found() -> None:
     assert path.view.failures == 0
 
 
-def test_a_strike_is_followed_up_at_once_and_not_at_the_next_interval() -> None:
+def test_a_confirmed_failure_is_followed_up_at_once_and_not_at_the_next_interval() -> None:
     path = proved(20)
     path.on_sent(25)  # a fatal line asked for it
     path.on_result(CanaryResult(25, 1, confirmed=True, failure="link"), 26, busy=False)

@@ -245,7 +245,7 @@ def test_one_sided_first_then_the_pair_when_the_canary_fails() -> None:
     assert world.state.name is StateName.READY
 
 
-def test_only_the_sick_half_is_restarted_when_its_own_test_fails() -> None:
+def test_only_the_failing_server_is_restarted_when_its_own_test_fails() -> None:
     world = ready()
     world.starts.clear()
     world.link = False
@@ -453,7 +453,7 @@ def test_a_server_whose_tokens_move_is_never_restarted(heard: dict[str, object])
     assert world.state.name in (SERVING | {StateName.RECOVERING})
 
 
-def test_a_silence_starts_anew_when_tokens_move() -> None:
+def test_a_silence_starts_again_when_tokens_move() -> None:
     world = ready()
     no_canary(world)
     world.starts.clear()
@@ -573,7 +573,7 @@ def test_a_line_that_only_explains_never_decides() -> None:
     assert "(a kernel asserts: i < n)" in start.state.cause and start.state.name is StateName.RECOVERING
 
 
-def test_an_error_that_only_a_reset_mends_ends_it_once_the_server_is_down() -> None:
+def test_an_error_that_only_a_reset_fixes_ends_it_once_the_server_is_down() -> None:
     world = ready()
     world.decode.forced["gpu_fault"] = "GPU GPU-5: Xid 119, the card's system processor (GSP) does not answer; reset"
     world.run(60)

@@ -203,7 +203,7 @@ def test_what_died_together_without_a_first_cause_is_its_own() -> None:
     assert after.cause == after.origin == "prefill exited with code 3"
 
 
-def test_a_broken_path_restarts_both_and_its_wait_begins_anew() -> None:
+def test_a_broken_path_restarts_both_and_its_wait_begins_again() -> None:
     broken = world(canary=CanaryView(failures=2, failure="link from prefill to decode"))
     after = step(recovering(settled=990.0), broken)
     assert after.reason == "canary: link from prefill to decode; restarting prefill, decode (1 of 3)"

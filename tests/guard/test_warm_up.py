@@ -105,7 +105,7 @@ def test_it_begins_only_when_a_canary_came_through(tmp_path: Path) -> None:
     assert client.sent == [] and "canary" in state(world)[1]
 
 
-def test_both_halves_get_the_same_request_with_a_room_of_its_own(tmp_path: Path) -> None:
+def test_both_servers_get_the_same_request_with_a_room_of_its_own(tmp_path: Path) -> None:
     world, client = seeing(tmp_path, warm_up="few")
     warm(world)
     halves = [client.sent[at : at + 2] for at in range(0, len(client.sent), 2)]
@@ -195,7 +195,7 @@ def test_a_restarted_server_is_cold_and_its_partner_is_not(tmp_path: Path) -> No
     assert [watch.name for watch in world.servers.values() if watch.cold] == ["decode"]
 
 
-def test_a_guard_that_is_started_anew_does_not_repeat_it(tmp_path: Path) -> None:
+def test_a_guard_that_is_restarted_does_not_repeat_it(tmp_path: Path) -> None:
     world, client = seeing(tmp_path)
     for watch in world.servers.values():
         watch.on_warmed_before(watch.pid, time.monotonic() - 30)

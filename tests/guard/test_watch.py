@@ -44,7 +44,7 @@ def test_an_exit_before_it_counted_as_running() -> None:
     assert (watch.deaths, watch.view().idle) == (1, True)
 
 
-def test_what_supervisord_says_later_mends_a_missed_event() -> None:
+def test_what_supervisord_says_later_makes_up_for_a_missed_event() -> None:
     watch = running()
     assert watch.differs(Process("decode", "EXITED", 0, 3), asked=105.0)
     assert watch.differs(Process("decode", "RUNNING", 9, 0), asked=105.0)

@@ -101,7 +101,7 @@ def run(task: Coroutine[Any, Any, None]) -> None:
         (Answer.NO, Answer.NO, Answer.NO),
     ],
 )
-def test_what_is_heard_of_bootstrap_and_router_while_prefill_is_silent(
+def test_what_is_known_of_bootstrap_and_router_while_prefill_is_silent(
     tmp_path: Path, ready: Answer, bootstrap: Answer, router: Answer
 ) -> None:
     """A probe that is not answered is no "no", of whomever it asks."""
@@ -197,7 +197,7 @@ def test_the_first_canary_has_more_patience_than_the_later_ones(tmp_path: Path, 
 
 @pytest.mark.parametrize("heard", [Answer.YES, Answer.SILENT, Answer.NO])
 @pytest.mark.parametrize("who", ["prefill", "router", "bootstrap"])
-def test_a_canary_flies_over_ends_that_are_silent_but_not_over_one_that_says_no(
+def test_a_canary_is_sent_to_servers_that_are_silent_but_not_to_one_that_says_no(
     tmp_path: Path, flights: list[float], who: str, heard: Answer
 ) -> None:
     seen, _ = seeing(tmp_path)

@@ -1,4 +1,4 @@
-"""From an empty cache to serving: the real appliance, its model on a slow Hub only, broken off, stopped and killed."""
+"""From an empty cache to serving: the real appliance, its model on a slow Hub only, interrupted, stopped and killed."""
 
 from __future__ import annotations
 

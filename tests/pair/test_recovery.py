@@ -210,7 +210,7 @@ def test_both_servers_die_at_once_and_it_is_paid_once(appliance: Appliance) -> N
     assert appliance.health()["restarts"]["spent"] == spent + 1
 
 
-def test_a_client_that_leaves_frees_both_halves(appliance: Appliance) -> None:
+def test_a_client_that_leaves_frees_both_servers(appliance: Appliance) -> None:
     body = json.dumps({"model": "dsv4-demo", "stream": True, "max_tokens": 3500, "min_tokens": 3000,
                        "messages": [{"role": "user", "content": "Tell me a story"}]}).encode()  # fmt: skip
     head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

@@ -253,3 +253,7 @@ def test_the_pinned_engine_fits() -> None:
     assert len(areas) == 11
     routers = list(program.of_routers(VENVS / "router/bin/python", VENVS / "smg/bin/python"))
     assert [finding for finding in routers if finding.verdict is not Fit.FITS] == []
+    areas.update(finding.area for finding in routers)
+    for page in (needs.ROOT / "docs/engine-bumps").glob("*.md"):
+        rows = re.findall(r"^\| ([^|]+) \| \d", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert rows == list(areas), f"{page.name} was written before an area was added: see docs/bump-engine.md"

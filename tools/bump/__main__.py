@@ -46,6 +46,7 @@ OUTSIDE = {
     "] Watchdog caught": "torch",
     "Failed to set the allowed dynamic shared memory": "TVM, through TileLang",
     "InternalError: ": "TVM, through TileLang",
+    "Triton Error [CUDA]": "Triton",
     "[Errno 28]": "Python",
     "[Errno 98]": "Python's socket module, through uvicorn",
     "[sgl_kernel] CRITICAL": "the sglang-kernel wheel",

@@ -1,4 +1,4 @@
-"""The release, step by step; each looks at the repository first, so that a second run goes on where the first ended.
+"""The release, step by step; each looks at the repository first, so that a second run resumes where the first ended.
 
 cut      changelog, version, list of promises: one commit, `Release VERSION`
 record   receipt and notes of that commit: docs/releases/, another commit whenever they say something new

@@ -14,18 +14,18 @@ from dsv4_pd.errors import ApplianceError
 # name -> (module, one line of help); the module's `command` is a click command
 COMMANDS = {
     "serve": ("dsv4_pd.cli.serve", "Run the appliance in the foreground (the default)."),
-    "demo": ("dsv4_pd.cli.demo", "Run it with a tiny model on the CPU: the profile demo-cpu."),
+    "demo": ("dsv4_pd.cli.demo", "Run it with a tiny model on the CPU (profile demo-cpu)."),
     "plan": ("dsv4_pd.cli.plan", "Print what `serve` would start, without starting anything."),
     "doctor": ("dsv4_pd.cli.doctor", "Diagnose this machine and suggest fixes."),
-    "migrate": ("dsv4_pd.cli.migrate", "Print the settings that say what old systemd units say."),
-    "models": ("dsv4_pd.cli.models", "List the models known by name, and how each fits here."),
+    "migrate": ("dsv4_pd.cli.migrate", "Print the settings equivalent to old systemd units."),
+    "models": ("dsv4_pd.cli.models", "List the known models and how each fits this machine."),
     "download": ("dsv4_pd.cli.download", "Download the model before the first start, or verify it."),
     "support-bundle": ("dsv4_pd.cli.support_bundle", "Collect report, plan and logs in a redacted archive."),
     "status": ("dsv4_pd.cli.status", "Show the status of a running appliance."),
     "verify": ("dsv4_pd.cli.verify", "Certify a running appliance and write a receipt."),
     "bench": ("dsv4_pd.cli.bench", "Measure a running appliance; compare runs; write reports."),
-    "cache": ("dsv4_pd.cli.cache", "Compiled kernels: show, export, import, warm up."),
-    "tune": ("dsv4_pd.cli.tune", "Choose layout and engine switches by measuring them here."),
+    "cache": ("dsv4_pd.cli.cache", "Show, export, import and warm up compiled kernels."),
+    "tune": ("dsv4_pd.cli.tune", "Choose layout and engine switches by measuring them."),
     "health": ("dsv4_pd.cli.health", "Exit 0 while the appliance serves, 1 otherwise."),
     "version": ("dsv4_pd.cli.version", "Print versions."),
 }

@@ -32,9 +32,11 @@ def command() -> None:
     default="1,8,16,64",
     show_default=True,
     callback=parts.numbers,
-    help="Number of concurrent requests.",
+    help="Comma-separated numbers of concurrent requests.",
 )
-@click.option("--inputs", default="", callback=parts.numbers, help="Several prompt lengths, instead of --input.")
+@click.option(
+    "--inputs", default="", callback=parts.numbers, help="Comma-separated prompt lengths, instead of --input."
+)
 @click.option(
     "--requests", default=None, type=int, help="Requests per point; default: 4 per concurrent request, at least 16."
 )
@@ -83,12 +85,12 @@ def interfere(wanted: InterferenceOptions, place: Place, output: Output) -> None
     default="pd,single",
     show_default=True,
     callback=parts.layouts,
-    help="Layouts, as DSV4_LAYOUT takes them, with commas between.",
+    help="Comma-separated layouts, as in DSV4_LAYOUT.",
 )
 @parts.disturbance
 @parts.files
 def layouts(names: tuple[str, ...], wanted: InterferenceOptions, output: Output) -> None:
-    """Measure interference on several layouts with the same devices; starts and stops each."""  # fmt: skip
+    """Measure interference on several layouts of the same devices, starting and stopping each."""  # fmt: skip
     _layouts(names, wanted, output, "layouts")
 
 
@@ -137,7 +139,7 @@ def saturate(first: int, limit: int, ttft_limit: float, work: Work, place: Place
 
 
 @command.command("soak")
-@click.option("--minutes", default=60.0, show_default=True, help="How long.")
+@click.option("--minutes", default=60.0, show_default=True, help="Duration (minutes).")
 @click.option("--concurrency", default=8, show_default=True, help="Number of concurrent requests.")
 @click.option("--requests", default=64, show_default=True, help="Requests per window.")
 @parts.work
@@ -164,7 +166,7 @@ def soaking(minutes: float, concurrency: int, requests: int, work: Work, place: 
 @click.argument("before", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("after", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def compare(before: Path, after: Path) -> int:
-    """Compare two runs with confidence intervals; exit 1 if something became slower. Both must be of one host."""
+    """Compare two runs with confidence intervals; exit 1 if something became slower. Both must be of the same host."""
     rows = comparison.compare(results.read(before), results.read(after))
     table = Table(box=None, pad_edge=False)
     for name in ("load", "figure", "after / before", "95 % interval", ""):

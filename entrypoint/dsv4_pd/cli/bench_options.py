@@ -76,7 +76,7 @@ def numbers(context: click.Context, parameter: click.Parameter, text: str) -> tu
     try:
         return tuple(int(part) for part in text.split(",") if part)
     except ValueError as error:
-        raise click.BadParameter(f"{text!r}: whole numbers with commas between, such as 1,8,16") from error
+        raise click.BadParameter(f"{text!r}: expected comma-separated whole numbers, such as 1,8,16") from error
 
 
 def layouts(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:

@@ -23,14 +23,14 @@ from dsv4_pd.settings.load import load
 from dsv4_pd.verify.prompts import filler
 
 _url = click.option(
-    "--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="Its ops port."
+    "--url", default=default_url, show_default="http://$DSV4_OPS_HOST:$DSV4_OPS_PORT", help="URL of its ops port."
 )
 _file = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group("cache")
 def command() -> None:
-    """Compiled kernels: what is there, and how a first start gets around compiling them."""
+    """Inspect compiled kernels, and spare a first start compiling them."""
 
 
 def folder() -> Path:
@@ -42,9 +42,9 @@ def folder() -> Path:
 @_url
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(url: str, as_json: bool) -> None:
-    """Show the cache folder by compiler and kernel: from the image, compiled here, imported; sizes and seconds.
+    """Show the cache by compiler and kernel: from the image, compiled here or imported; sizes and seconds.
 
-    And what a running appliance compiled and found since its start, where one answers.
+    Also what a running appliance has compiled and reused since it started.
     """
     cache = folder()
     table, running = summary.rows(cache), _running(url)
@@ -79,7 +79,7 @@ def _running(url: str) -> dict[str, Any] | None:
 @command.command("export")
 @click.argument("file", type=_file)
 def export(file: Path) -> None:
-    """Write every whole kernel to FILE (.tar.gz), for hosts with the same cards and the same image."""
+    """Write every intact kernel to FILE (.tar.gz), for hosts with the same cards and the same image."""
     try:
         count = archive.export(folder(), file, image_key())
     except OSError as error:
@@ -90,7 +90,7 @@ def export(file: Path) -> None:
 @command.command("import")
 @click.argument("file", type=_file)
 def load_file(file: Path) -> None:
-    """Add the kernels of FILE that the cache lacks. It is code that the engine runs: take it from your own hosts."""
+    """Add the kernels that the cache lacks from FILE. The engine runs this code: use only files from your own hosts."""
     try:
         with file.open("rb") as source:
             added, known = archive.load(source, folder(), image_key())
@@ -101,14 +101,16 @@ def load_file(file: Path) -> None:
 
 @command.command("warm")
 @_url
-@click.option("--api-url", default=None, help="Its API; default: the ops port's host, port $DSV4_PORT or 8000.")
-@click.option("--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its API key.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON line a class.")
+@click.option("--api-url", default=None, help="URL of its API; default: the ops port's host, port $DSV4_PORT or 8000.")
+@click.option(
+    "--api-key-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="File with its API key."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line per class.")
 @click.pass_context
 def warm_up(ctx: click.Context, url: str, api_url: str | None, api_key_file: Path | None, as_json: bool) -> None:
-    """Send one request of every class to a serving appliance and say what each made it compile.
+    """Send one request of each class to a serving appliance and show what each made it compile.
 
-    Exit 0 when all were answered, 1 otherwise.
+    Exit 0 if all were answered, 1 otherwise.
     """
     ops = Ops(url)
     found = ops.status()

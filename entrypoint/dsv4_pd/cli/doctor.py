@@ -19,7 +19,7 @@ from dsv4_pd.plan.survey import survey
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only warnings and failures.")
-@click.option("--link", "with_link", is_flag=True, help="Also transfer data over NIXL, the way the two roles will.")
+@click.option("--link", "with_link", is_flag=True, help="Also transfer data over NIXL, as the two roles will.")
 @click.option(
     "--capture", "capture_to", type=captured.FOLDER, help="Capture the host data in this folder, scrubbed, and exit."
 )

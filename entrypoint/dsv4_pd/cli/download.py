@@ -29,7 +29,7 @@ _TELL_S = 5.0
 
 @click.command("download")
 @click.option("--check", is_flag=True, help="Download nothing; check names and sizes of the local copy.")
-@click.option("--hashes", is_flag=True, help="Also compare every file with its hash, whatever was checked before.")
+@click.option("--hashes", is_flag=True, help="Also verify the hash of every file, even if it was verified before.")
 def command(check: bool, hashes: bool) -> None:
     """Download DSV4_MODEL at DSV4_MODEL_REVISION. An interrupted download resumes when it is run again."""
     for name in hub_environ.blanks(os.environ):

@@ -17,7 +17,7 @@ from dsv4_pd.settings.redact import Redactor
 
 @click.command("migrate")
 @click.argument("units", nargs=-1, required=True, metavar="UNIT...")
-@click.option("--root", default="/", type=click.Path(path_type=Path), help="Where the units' own paths begin.")
+@click.option("--root", default="/", type=click.Path(path_type=Path), help="Root directory of the paths in the units.")
 @click.option("--key-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the API key into this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(units: tuple[str, ...], root: Path, key_file: Path | None, as_json: bool) -> None:

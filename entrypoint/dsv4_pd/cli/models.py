@@ -19,7 +19,7 @@ from dsv4_pd.plan.shipped import catalogue
 @click.command("models")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool) -> None:
-    """List the models that DSV4_MODEL knows by name, and how each fits on this machine with the present settings."""
+    """List the models that DSV4_MODEL knows by name, and how each fits this machine with the current settings."""
     known, facts = catalogue.read_all(models_dir()), facts_of(Live())
     lines = [of_entry(entry, os.environ, facts) for entry in known.values()]
     other = of_settings(os.environ)

@@ -29,7 +29,7 @@ from dsv4_pd.plan.survey import survey, survey_facts
 def command(as_json: bool, replay: Path | None, facts: Path | None, resolving: bool) -> None:
     """Print settings, facts, placement, and exactly what `serve` would start: argv, environment, files.
 
-    Starts nothing. Secrets are shown as <secret>, values that each start draws for itself as <per run>.
+    Starts nothing. Secrets are shown as <secret>, values generated at each start as <per run>.
     """
     if replay and facts:
         raise click.UsageError("--replay and --facts are mutually exclusive")

@@ -56,7 +56,7 @@ class TuneOptions:
     "word",
     type=click.Choice(list(workload.WORDS)),
     default=None,
-    help="The load in one word; default: $DSV4_PRESET, else chat.",
+    help="Load to measure under; default: $DSV4_PRESET, or chat.",
 )
 @click.option(
     "--trace",
@@ -68,14 +68,14 @@ class TuneOptions:
     type=click.Choice(["throughput", "latency"]),
     default="throughput",
     show_default=True,
-    help="Tokens/s within the bounds, or p90 of the whole answer.",
+    help="What to optimise: tokens/s within the limits, or p90 latency of whole answers.",
 )
-@click.option("--ttft", type=float, help="Bound of the time to the first token (seconds).")
-@click.option("--itl", type=float, help="Bound of a request's mean wait between tokens (seconds).")
-@click.option("--concurrency", type=click.IntRange(1), help="Requests at once; default: the word's own.")
-@click.option("--requests", type=click.IntRange(2), help="Requests per window; default: 2 per request at once.")
+@click.option("--ttft", type=float, help="Limit on the time to first token (seconds).")
+@click.option("--itl", type=float, help="Limit on a request's mean inter-token latency (seconds).")
+@click.option("--concurrency", type=click.IntRange(1), help="Concurrent requests; default: the workload's.")
+@click.option("--requests", type=click.IntRange(2), help="Requests per window; default: 2 per concurrent request.")
 @click.option("--windows", type=click.IntRange(3), default=5, show_default=True, help="Windows per run.")
-@click.option("--everything", is_flag=True, help="Run what the model expects to be far behind, too.")
+@click.option("--everything", is_flag=True, help="Also run candidates that the model predicts to be far behind.")
 @click.option("--report", "page", type=FILE, help="Report (HTML); default: beside the experiment.")
 @click.option("--show", "showing", is_flag=True, help="Show the choice and the experiment; start nothing.")
 @click.option("--reset", is_flag=True, help="Remove the choice and the experiment; start nothing.")
@@ -84,7 +84,7 @@ class TuneOptions:
 def command(what: str, showing: bool, reset: bool, to: Path | None, page: Path | None, asked: TuneOptions) -> int:
     """Try layouts, then engine switches, each as the real appliance under your load, and keep what is better.
 
-    Takes the whole machine for minutes per candidate. Ctrl-C ends it; the same command goes on where it was.
+    Takes the whole machine for minutes per candidate. Ctrl-C stops it; the same command resumes it.
     """  # fmt: skip
     bench = setup.look(os.environ, Live())
     if showing or reset or to:

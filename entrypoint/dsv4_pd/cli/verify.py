@@ -74,11 +74,15 @@ _names = click.Choice(catalogue.NAMES)
 @click.option("--skip", multiple=True, type=_names, help="Skip this check (repeatable).")
 @click.option("--strict", is_flag=True, help="Count a skipped check as a failure.")
 @click.option(
-    "--launches", "count", default=1, show_default=True, help="Total number of launches: restart and verify again."
+    "--launches",
+    "count",
+    default=1,
+    show_default=True,
+    help="Number of launches to verify, with a restart between them.",
 )
 @click.option("--restart", "restart_command", help="Command that restarts it, such as 'docker restart dsv4-pd'.")
-@click.option("--own", is_flag=True, help="Start an appliance for this, from DSV4_* settings, and stop it afterwards.")
-@click.option("--container", help="Name of its container: its restart policy is read by docker inspect.")
+@click.option("--own", is_flag=True, help="Start an appliance from DSV4_* settings, verify it and stop it.")
+@click.option("--container", help="Name of its container, whose restart policy is checked.")
 @click.option("--bursts", default=3, show_default=True, help="Number of bursts in the empty-answer check.")
 @click.option("--burst-size", default=8, show_default=True, help="Streams per burst.")
 @click.option("--allow-restarts", default=0, show_default=True, help="Number of restarts to tolerate.")
@@ -86,7 +90,7 @@ _names = click.Choice(catalogue.NAMES)
 @click.option(
     "--start-single/--no-start-single", default=None, help="Start one for the comparison (default on the demo)."
 )
-@click.option("--list", "listing", is_flag=True, help="List the checks and stop.")
+@click.option("--list", "listing", is_flag=True, help="List the checks and exit.")
 @into(VerifyOptions, "asked")
 def command(asked: VerifyOptions) -> int:
     """Check a running appliance from the outside in; exit 0 when nothing failed, 1 otherwise."""

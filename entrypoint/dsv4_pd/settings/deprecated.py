@@ -38,9 +38,10 @@ class Deprecated:
         """What the operator reads; `value` is what a setting was set to.
 
         >>> Deprecated(Kind.SETTING, "DSV4_A", "DSV4_B", "0.2.0", "0.3.0").told("1")
-        'DSV4_A is deprecated and goes with 0.3.0: write DSV4_B=1'
+        'DSV4_A is deprecated and will be removed in 0.3.0: use DSV4_B=1'
         """
-        return f"{self.old} is deprecated and goes with {self.goes}: write {self.new}" + (f"={value}" if value else "")
+        new = f"{self.new}={value}" if value else self.new
+        return f"{self.old} is deprecated and will be removed in {self.goes}: use {new}"
 
 
 def _same(old: str, new: str) -> bool:

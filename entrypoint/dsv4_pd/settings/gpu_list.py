@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 ACCEPTS = (
-    "GPUs with commas between: an index, a range such as 0-3, a UUID or its start, or a PCI address; "
+    "comma-separated GPUs: an index, a range such as 0-3, a UUID or its start, or a PCI address; "
     "blank to choose by topology"
 )
 _HIGHEST = 255  # no host has more cards

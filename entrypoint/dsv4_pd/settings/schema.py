@@ -74,12 +74,11 @@ class Settings(BaseModel):
         "else the profile's layout (docs/layouts.md).",
     )
     profile: Annotated[str, WORD] = Field(
-        "auto", description="Hardware profile, a file in config/profiles; `auto` picks by the GPUs found."
+        "auto", description="Hardware profile, a file in config/profiles; `auto` chooses one for the GPUs found."
     )
     preset: Annotated[Literal["chat", "agent", "long-context", "throughput"] | None, WORD] = Field(
         None,
-        description="What the load is, in one word: values for context, memory and limits that are not set themselves "
-        "(docs/presets.md).",
+        description="Kind of load: fills in context, memory and limits that are not set explicitly (docs/presets.md).",
     )
     model: Model = Field(
         "flash-0731", description="A name that `dsv4-pd models` lists, OWNER/MODEL on Hugging Face, or a local folder."
@@ -99,7 +98,7 @@ class Settings(BaseModel):
     )
     port: Port = Field(8000, description="Port of the OpenAI-compatible API.")
     ops_host: Address = Field(
-        "127.0.0.1", description="Address of health, status and metrics, likewise. No key is required."
+        "127.0.0.1", description="Address of health, status and metrics, in the same way. No key is required."
     )
     ops_port: Port = Field(8001, description="Port of health, status and metrics.")
     api_key: Key | None = Field(
@@ -109,11 +108,11 @@ class Settings(BaseModel):
     )
     api_keys_file: File | None = Field(
         None,
-        description="Further keys, each with a name and limits, in a TOML file that is read again when it changes "
+        description="Additional keys, each with a name and limits, in a TOML file that is reloaded when it changes "
         "(docs/keys.md). Needs `DSV4_API_KEY`, which the appliance's own programs use.",
     )
     tls_cert: File | None = Field(
-        None, description="Certificate chain (PEM) for HTTPS, loaded again when it changes; with `DSV4_TLS_KEY`."
+        None, description="Certificate chain (PEM) for HTTPS, reloaded when it changes; with `DSV4_TLS_KEY`."
     )
     tls_key: File | None = Field(None, description="The certificate's private key (PEM, without a passphrase).")
     cors_origins: Origins = Field(
@@ -137,12 +136,12 @@ class Settings(BaseModel):
     )
     queue_size: Count = Field(256, description="Requests that may wait at the front; more get a 429.")
     max_output_tokens: Count | None = Field(
-        None, description="Most tokens of one answer, whatever a request asks for; default: what the context leaves."
+        None, description="Most tokens of one answer, whatever a request asks for; default: what fits the context."
     )
     request_timeout: Seconds = Field(1800.0, description="Longest time that one request may take.")
     # GPUs
     prefill_gpus: GpuList = Field((), description="GPUs of prefill: index, UUID or PCI bus id, comma-separated.")
-    decode_gpus: GpuList = Field((), description="GPUs of decode, likewise.")
+    decode_gpus: GpuList = Field((), description="GPUs of decode, in the same form.")
     lost_gpus: Annotated[Literal["refuse", "ignore"], WORD] = Field(
         "refuse",
         description="Cards that don't answer while GPUs are chosen by topology: `refuse` to start, or `ignore` them "
@@ -162,7 +161,7 @@ class Settings(BaseModel):
         "`DSV4_MAX_RUNNING_REQUESTS`, which leaves the most tokens.",
     )
     chunked_prefill_size: Count = Field(8192, description="Tokens prefilled in one step.")
-    max_running_requests: Count = Field(64, description="Requests that decode together.")
+    max_running_requests: Count = Field(64, description="Maximum number of requests that are decoded together.")
     kv_offload_gb: Gigabytes | None = Field(
         None,
         description="Host memory (GB) of each server that prefills, for the KV cache of prompts that may come back "
@@ -171,7 +170,7 @@ class Settings(BaseModel):
     # kernels
     kernels: Annotated[Literal["auto", "stock"], WORD] = Field(
         "auto",
-        description="`auto`: our sm_120 kernels where they were measured ahead; `stock`: the engine's own.",
+        description="`auto`: our sm_120 kernels (docs/kernels) where they are installed; `stock`: the engine's own.",
     )
     pcie_allreduce: Annotated[Literal["auto", "on", "off"], WORD] = Field(
         "auto", description="The engine's all-reduce over PCIe peer copies; `off` leaves NCCL."
@@ -183,7 +182,7 @@ class Settings(BaseModel):
     )
     warm_up: Annotated[Literal["auto", "off"], WORD] = Field(
         "auto",
-        description="`auto`: before READY each server runs every class of request once, so that no client meets a "
+        description="`auto`: before READY each server runs every class of request once, so that no client waits for a "
         "compiler; `off`: the first clients do.",
     )
     cache_strict: Annotated[Literal["off", "on"], WORD] = Field(
@@ -236,10 +235,10 @@ class Settings(BaseModel):
     )
     cache_dir: Folder | None = Field(None, description="Compiled kernels; default: a folder below the state folder.")
     engine_python: Interpreter = Field(
-        default_factory=lambda: _venv("engine"), description="Interpreter that has SGLang."
+        default_factory=lambda: _venv("engine"), description="Python interpreter with SGLang."
     )
     router_python: Interpreter | None = Field(
-        None, description="Interpreter that has the router; default by DSV4_ROUTER."
+        None, description="Python interpreter with the router; default: by DSV4_ROUTER."
     )
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Settings:

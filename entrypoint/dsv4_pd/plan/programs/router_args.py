@@ -72,7 +72,7 @@ def trace_argv(endpoint: str | None) -> tuple[str, ...]:
 
 
 def trace_env(settings: Settings, endpoint: str | None) -> dict[str, str]:
-    """The router's log as ever, and its spans at their own level; its flag has one level for everything.
+    """The router's log as usual, and its spans at their own level; its flag has one level for everything.
 
     >>> trace_env(Settings(), "c:4317"), trace_env(Settings(), None)
     ({'RUST_LOG': 'warn,smg::otel-trace=info'}, {})

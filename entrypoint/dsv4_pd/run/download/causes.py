@@ -77,7 +77,7 @@ HUB_DOWN = Cause(
     "hub-down", "the Hub", "{endpoint} answers {detail}", "an answer",
     f"wait, see https://status.huggingface.co, and {_LATER}", again=True)
 PORTAL = Cause(
-    "portal", "the Hub", "an answer that is none of a Hub's: {detail}", "the Hub's own answer",
+    "portal", "the Hub", "an answer that is not the Hub's: {detail}", "the Hub's own answer",
     f"a login page or a proxy stands between: log in, set HTTPS_PROXY, or correct HF_ENDPOINT, and {_LATER}",
     again=True)
 NAME_LOOKUP = Cause(

@@ -1,4 +1,4 @@
-"""One download, from the question to the record of what was checked: every step can be broken off and done again."""
+"""One download, from the question to the record of what was checked: every step can be interrupted and repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What describes the host must be readable: what is not is unknown here, and nothing else is hidden by it."""
+"""Host information must be readable; what is not counts as unknown and hides nothing else."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="host-files",
-    symptom='"unknown" or "not bound" where the host knows better',
-    why="A file of /proc or /sys, or an answer of the driver, had a form that nobody foresaw.",
+    symptom='"unknown" or "not bound" although the host shows otherwise',
+    why="A file of /proc or /sys, or an answer of the driver, had an unexpected form.",
     source="entrypoint/dsv4_pd/host/read.py (each reader on its own)",
     run=_run,
     gpu_only=False,

@@ -20,8 +20,8 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="model-known",
-    symptom="a start that fails late, or answers that are no answers, with a model that nobody tried here",
-    why="Memory, context, experts and speculative block are read from config.json; what it leaves open nobody checks.",
+    symptom="a start that fails late, or meaningless answers, with a model that was not tested here",
+    why="Memory, context, experts and speculative block are read from config.json; what it lacks is not checked.",
     source="config/models/README.md; SGLang 0.5.23 configs/model_config.py",
     run=_run,
     expected="a model of the catalogue, or a config.json that tells enough",

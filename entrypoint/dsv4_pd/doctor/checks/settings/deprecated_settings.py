@@ -1,4 +1,4 @@
-"""No setting is given under a name that will go."""
+"""No setting may be given under a deprecated name."""
 
 from __future__ import annotations
 

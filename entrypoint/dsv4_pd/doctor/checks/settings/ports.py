@@ -1,4 +1,4 @@
-"""Every port must be free; one that never can be had is listen-address's question."""
+"""Every port must be free; one that can never be bound is for listen-address to say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Docker and the toolkit should know what the image uses."""
+"""Docker and the toolkit should be new enough for the image."""
 
 from __future__ import annotations
 

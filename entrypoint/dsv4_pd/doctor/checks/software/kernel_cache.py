@@ -1,4 +1,4 @@
-"""Compiled kernels can be loaded from where they are kept."""
+"""Compiled kernels must be loadable from the cache folder."""
 
 from __future__ import annotations
 

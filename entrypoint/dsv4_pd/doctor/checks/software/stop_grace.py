@@ -1,4 +1,4 @@
-"""Docker must wait for a stop that drains."""
+"""Docker's grace period must be longer than the drain."""
 
 from __future__ import annotations
 
