@@ -168,6 +168,27 @@ def test_a_compiler_is_waited_for_and_the_whole_is_bounded(tmp_path: Path) -> No
     assert "more than 3 s" in told["failed"]["short prompt"]
 
 
+@pytest.mark.parametrize(("compiled", "sent"), [(True, 2), (False, 1)], ids=["beside a compiler", "by itself"])
+def test_a_class_that_failed_beside_a_compiler_is_sent_again(tmp_path: Path, compiled: bool, sent: int) -> None:
+    """What it waited for is there now; without one the answer would be the same."""
+    asks: list[str] = []
+
+    async def too_late_once(_: str, ask: dict[str, Any]) -> tuple[int, str]:
+        if ask["sampling_params"]["temperature"] and "top_k" in ask["sampling_params"]:
+            asks.append("sampled")
+            if len(asks) <= 2:  # one for each half
+                if compiled:
+                    world.servers["prefill"].on_compilers(True, time.monotonic())
+                return 503, "the link between prefill and decode failed for this request"
+        return 200, "{}"
+
+    world, _ = seeing(tmp_path, too_late_once)
+    warm(world)
+    assert len(asks) == 2 * sent
+    told = document(world.config, world, initial(time.monotonic()), [])["roles"]["prefill"]["warm_up"]
+    assert (set(told["failed"]), told["left"]) == (set() if compiled else {"sampled answer"}, 0)
+
+
 def test_a_server_that_ends_meanwhile_runs_it_again(tmp_path: Path) -> None:
     async def dies(_: str, __: dict[str, Any]) -> tuple[int, str]:
         if not world.servers["decode"].deaths:
