@@ -211,7 +211,8 @@ AWKWARD = st.text(st.sampled_from("'\"\\ab \n%+&;<x0u"), min_size=6, max_size=40
 def test_a_known_secret_is_masked_in_every_spelling(spelling: str, secret: str) -> None:
     text = f"before {SPELLINGS[spelling](secret)} after"
     shown = Redactor([secret]).text(text)
-    assert survivors(secret, shown) == [], (text, shown)
+    own = survivors(secret, f"before {SPELLINGS[spelling]('')} after")  # "0nviron" shares letters with `environment=`
+    assert [run for run in survivors(secret, shown) if run not in own] == [], (text, shown)
 
 
 def test_a_known_secret_is_masked_in_place() -> None:

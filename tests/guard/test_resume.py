@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from dsv4_pd.run.guard.decide.policy import next_state
-from dsv4_pd.run.guard.run import Guard
+from dsv4_pd.run.guard.run import Guard, until_set
 from dsv4_pd.run.states import StateName
 from guard.appliance import Appliance
 
@@ -72,3 +74,34 @@ def test_who_serves_is_told_to_the_next_guard(tmp_path: Path) -> None:
     guard._publish()
     memory = json.loads(Path(guard.config.health_file).read_text())["memory"]
     assert memory["served"] == {"decode": 78}
+
+
+# --- ending ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_term_beside_an_event_is_not_lost(turns: int) -> None:
+    """supervisord's last events and its TERM come together, and then it waits for the guard to die."""
+
+    async def looped() -> bool:
+        event = asyncio.Event()
+
+        async def loop() -> None:
+            while True:
+                await until_set(event, 60.0)
+                event.clear()
+
+        task = asyncio.create_task(loop())
+        await asyncio.sleep(0.01)
+        event.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait({task}, timeout=1.0)
+        return bool(done)
+
+    assert asyncio.run(looped())
+
+
+def test_an_event_that_never_comes_is_waited_for_only_so_long() -> None:
+    asyncio.run(until_set(asyncio.Event(), 0.01))

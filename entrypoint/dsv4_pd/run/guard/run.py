@@ -36,6 +36,15 @@ HEARTBEAT = 1.0
 log = logging.getLogger("guard")
 
 
+async def until_set(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, for at most so long. asyncio.wait_for would lose a TERM that comes with the event (Python
+    3.11), and supervisord then waits for a guard that goes on.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 class Guard:
     """One guard: owns the state."""
 
@@ -91,8 +100,7 @@ class Guard:
             while not ended.done():
                 self._step()
                 self._raise_failures([*senses, server])
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), TICK)
+                await until_set(self._woken, TICK)
                 self._woken.clear()
             self._orphaned()
         except asyncio.CancelledError:
