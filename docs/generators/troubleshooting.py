@@ -28,7 +28,8 @@ the plan and the logs, redacted.
 """
 
 
-_PROGRAMS = ("docker:", "nvidia-smi")
+# Commands and names that a sentence may begin with: they keep their own spelling.
+_PROGRAMS = frozenset(("dmesg", "docker", "dsv4-pd", "lspci", "nvidia-ctk", "nvidia-smi", "podman", "sudo", "systemctl"))
 
 
 def text() -> str:
@@ -96,12 +97,13 @@ def _endings() -> str:
 
 
 def _cell(words: str) -> str:
-    """As a sentence begins, but for the names of programs.
+    """As a sentence begins, but for commands and the names of programs.
 
-    >>> _cell("slow decoding"), _cell("nvidia-smi works"), _cell('docker: "x|y"')
-    ('Slow decoding', 'nvidia-smi works', 'docker: "x\\\\|y"')
+    >>> _cell("slow decoding"), _cell("sudo modprobe nvidia"), _cell('docker: "x|y"')
+    ('Slow decoding', 'sudo modprobe nvidia', 'docker: "x\\\\|y"')
     """
-    return (words if words.startswith(_PROGRAMS) else words[0].upper() + words[1:]).replace("|", "\\|")
+    command = words.split()[0].rstrip(":;,") in _PROGRAMS
+    return (words if command else words[0].upper() + words[1:]).replace("|", "\\|")
 
 
 def _section(check: Check) -> str:
