@@ -29,7 +29,9 @@ the plan and the logs, redacted.
 
 
 # Commands and names that a sentence may begin with: they keep their own spelling.
-_PROGRAMS = frozenset(("dmesg", "docker", "dsv4-pd", "lspci", "nvidia-ctk", "nvidia-smi", "podman", "sudo", "systemctl"))
+_PROGRAMS = frozenset(
+    ("dmesg", "docker", "dsv4-pd", "lspci", "nvidia-ctk", "nvidia-smi", "podman", "sudo", "systemctl")
+)
 
 
 def text() -> str:
@@ -102,7 +104,7 @@ def _cell(words: str) -> str:
     >>> _cell("slow decoding"), _cell("sudo modprobe nvidia"), _cell('docker: "x|y"')
     ('Slow decoding', 'sudo modprobe nvidia', 'docker: "x\\\\|y"')
     """
-    command = words.split()[0].rstrip(":;,") in _PROGRAMS
+    command = words.split(maxsplit=1)[0].rstrip(":;,") in _PROGRAMS
     return (words if command else words[0].upper() + words[1:]).replace("|", "\\|")
 
 

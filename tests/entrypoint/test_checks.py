@@ -202,6 +202,13 @@ UNJUDGED = {
 ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
     "expandable segments": ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "expandable-segments"),
     "expandable segments, new name": ({"PYTORCH_ALLOC_CONF": "a:b,expandable_segments:true"}, "expandable-segments"),
+    "engine, KV by another way": ({"SGLANG_DISAGGREGATION_NIXL_BACKEND": "LIBFABRIC"}, "engine-overrides"),
+    "engine, in its own case": ({"SGLANG_DISAGGREGATION_NIXL_BACKEND": "ucx"}, "engine-overrides"),
+    "engine, parameters": ({"SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS": '{"num_threads": 8}'}, "engine-overrides"),
+    "engine, parameters of no form": ({"SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS": "x=1"}, "engine-overrides"),
+    "engine, no number": ({"SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "10m"}, "engine-overrides"),
+    "engine, no truth": ({"SGLANG_ENABLE_PCIE_IPC_ALLREDUCE": "on"}, "engine-overrides"),
+    "engine, nobody's name": ({"SGLANG_SM120_MMA_FLASHMLA": "1"}, "engine-overrides"),
     "UCX only TCP": ({"UCX_TLS": "tcp"}, "ucx-overrides"),
     "UCX without cuda_copy": ({"UCX_TLS": "cuda_ipc"}, "ucx-overrides"),
     "UCX forbids cuda_ipc": ({"UCX_TLS": "^cuda_ipc"}, "ucx-overrides"),
@@ -293,6 +300,41 @@ def test_broken_environment_is_caught(name: str) -> None:
 def test_broken_surrounding_is_caught(name: str) -> None:
     change, check = AROUND[name]
     assert verdicts(situation(surround=around(**change)))[check].verdict is not CheckVerdict.OK
+
+
+@pytest.mark.parametrize(
+    ("environ", "own", "verdict", "words"),
+    [
+        ({"SGLANG_DISAGGREGATION_NIXL_BACKEND": "UCX"}, {}, CheckVerdict.OK, "SGLANG_DISAGGREGATION_NIXL_BACKEND"),
+        ({"SGLANG_DISAGGREGATION_NIXL_BACKEND": ""}, {}, CheckVerdict.OK, "none"),
+        ({"SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS": '{"num_threads": "8"}'}, {}, CheckVerdict.OK, "PARAMS"),
+        ({"SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "30"}, {}, CheckVerdict.OK, "WAITING_TIMEOUT"),
+        (
+            {"SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "30"},
+            {"link_timeout": 60.0},
+            CheckVerdict.FAIL,
+            "DSV4_LINK_TIMEOUT",
+        ),
+        ({"SGLANG_ENABLE_PCIE_IPC_ALLREDUCE": "0"}, {"pcie_allreduce": "on"}, CheckVerdict.FAIL, "DSV4_PCIE_ALLREDUCE"),
+        ({"SGLANG_ENABLE_PCIE_IPC_ALLREDUC": "1"}, {}, CheckVerdict.WARN, "write SGLANG_ENABLE_PCIE_IPC_ALLREDUCE"),
+        ({"SGLANG_PLUGINS": "mine"}, {}, CheckVerdict.FAIL, "dsv4-kernels, dsv4-gate among them"),
+        ({"SGLANG_PLUGINS": "mine, dsv4-gate,dsv4-kernels"}, {}, CheckVerdict.OK, "SGLANG_PLUGINS"),
+        ({"SGLANG_CPU_OMP_THREADS_BIND": "0-3"}, {}, CheckVerdict.OK, "SGLANG_CPU_OMP_THREADS_BIND"),
+    ],
+)
+def test_a_variable_of_the_engine_reaches_it_as_it_was_meant(
+    environ: dict[str, str], own: dict[str, Any], verdict: CheckVerdict, words: str
+) -> None:
+    found = replace(situation(surround=around(environ=environ), **own), own=frozenset(own))
+    finding = verdicts(found)["engine-overrides"]
+    assert (finding.verdict, words in f"{finding.read} {finding.remedy}") == (verdict, True), finding
+
+
+def test_one_bad_variable_of_the_engine_hides_no_other() -> None:
+    environ = {"SGLANG_DISAGGREGATION_NIXL_BACKEND": "POSIX", "SGLANG_PREFETCH_BLOCK_SIZE_MB": "16M"}
+    found = situation(surround=around(environ=environ))
+    with pytest.raises(SettingsError, match=r"NIXL_BACKEND: found 'POSIX', expected UCX.*BLOCK_SIZE_MB: found '16M'"):
+        refuse(found)
 
 
 def test_an_engine_on_the_cpu_may_have_its_cache_where_nothing_may_be_executed() -> None:

@@ -58,5 +58,17 @@ def test_no_table_capitalises_a_command() -> None:
     cells = [cell.strip(" |") for line in text.splitlines() if line.startswith("|") for cell in line.split(" | ")]
     first = {cell.split()[0].rstrip(":;,") for cell in cells if cell}
     assert {"sudo", "docker", "nvidia-smi"} <= first
-    typed = {"sudo", "docker", "nvidia-smi", "nvidia-ctk", "lspci", "dmesg", "dkms", "systemctl", "apt", "dsv4-pd", "ls"}
+    typed = {
+        "sudo",
+        "docker",
+        "nvidia-smi",
+        "nvidia-ctk",
+        "lspci",
+        "dmesg",
+        "dkms",
+        "systemctl",
+        "apt",
+        "dsv4-pd",
+        "ls",
+    }
     assert not {word for word in first if word not in typed and word.lower() in typed}

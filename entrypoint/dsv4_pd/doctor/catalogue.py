@@ -41,6 +41,7 @@ ORDER = (
     "listen_address",
     "ports",
     "expandable_segments",
+    "engine_overrides",
     "ucx_overrides",
     "nccl_overrides",
     "visible_devices",
