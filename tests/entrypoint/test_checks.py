@@ -37,6 +37,7 @@ from dsv4_pd.plan.paths import Paths, models_dir, share_dir
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.surroundings import Disk, Surroundings, appliance_runs, bind_refusal
 from dsv4_pd.plan.survey import consider
+from dsv4_pd.settings.layout import parse as layout_text
 from dsv4_pd.settings.schema import Settings
 from dsv4_pd.verify import catalogue as accepted
 from support.machines import read_facts
@@ -444,6 +445,29 @@ def test_settings_that_cannot_fit_are_refused() -> None:
     found = verdicts(situation(decode_mem_fraction=0.42))["memory-fit"]
     assert (found.verdict, found.subject) == (CheckVerdict.FAIL, "DSV4_DECODE_MEM_FRACTION")
     assert "KV for" in verdicts(situation())["memory-fit"].read
+
+
+@pytest.mark.parametrize(
+    ("limit_gib", "layout", "weights_gib", "verdict"),
+    [
+        (150, "pd:4+4", 146, CheckVerdict.WARN),  # 56 for the ranks: the shards of both servers don't fit the cache
+        (250, "pd:4+4", 146, CheckVerdict.OK),
+        (150, "single:8", 146, CheckVerdict.OK),  # one reader: nothing is read twice
+        (110, "single:8", 146, CheckVerdict.WARN),
+        (250, "pd:4+4", 300, CheckVerdict.WARN),
+    ],
+)
+def test_servers_that_load_side_by_side_want_their_shards_cached(
+    limit_gib: int, layout: str, weights_gib: int, verdict: CheckVerdict
+) -> None:
+    facts = limits(memory_limit_bytes=limit_gib * GIB)(read_facts(GOOD))
+    model = Model(Path("/models/dsv4"), total_bytes=weights_gib * GIB)
+    found = verdicts(situation(facts, around(model=model), layout=layout_text(layout)))["host-memory"]
+    assert found.verdict is verdict, found.read
+    assert (
+        verdict is CheckVerdict.OK
+        or f"to cache {64 if layout == 'single:8' else weights_gib}.0 GiB of shards" in found.read
+    )
 
 
 def test_all_reduce_says_which_one() -> None:
