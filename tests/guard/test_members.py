@@ -224,6 +224,7 @@ def test_the_rest_is_waited_for_up_to_the_bound_and_no_longer() -> None:
     while world.state.partial is None:
         world.step()
     waits = world.state
+    assert waits.partial is not None
     for seconds, name in ((LIMITS.rest_timeout, StateName.LOADING), (LIMITS.rest_timeout + 0.1, StateName.DEGRADED)):
         later = replace(world.observe(), now=waits.partial + seconds)
         assert policy.next_state(waits, later, LIMITS)[0].name is name
