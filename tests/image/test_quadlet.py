@@ -156,6 +156,7 @@ def generator() -> str | None:
     return shutil.which("quadlet", path=os.pathsep.join(map(str, places)))
 
 
+@pytest.mark.docker  # the ring that has it: docker/engine-on-debian.sh unpacks it
 @pytest.mark.skipif(generator() is None, reason="no quadlet: Podman 4.4 or newer, or make docker-engine")
 def test_podman_s_generator_makes_services_of_it() -> None:
     environ = {"QUADLET_UNIT_DIRS": str(FOLDER), "PATH": os.environ["PATH"]}
