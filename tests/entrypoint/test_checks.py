@@ -225,6 +225,10 @@ ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
 }
 AROUND: dict[str, tuple[dict[str, Any], str]] = {
     "disks": ({"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x"), 1024),)}, "disk-space"),
+    "disks, a file in the way": (
+        {"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x/y"), 20 * GIB, blocked=Path("/x")),)},
+        "disk-space",
+    ),
     "disks, cache": ({"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), GIB),)}, "disk-space"),
     "disks, model": ({"disks": (Disk("model", "HF_HOME", Path("/x"), 20 * GIB),), "entry": FLASH}, "disk-space"),
     "disks, cache that may not execute": (

@@ -14,7 +14,7 @@ import pytest
 from dsv4_pd.plan import catalogue, checkpoint, model_config, model_context, speculative
 from dsv4_pd.plan.memory_model import Load, estimate, shape_of
 from dsv4_pd.plan.model_config import SHAPE
-from dsv4_pd.plan.model_files import find, inspect, look, read_config, stamp
+from dsv4_pd.plan.model_files import find, hub_cache, inspect, look, read_config, stamp
 from dsv4_pd.plan.paths import models_dir
 from dsv4_pd.plan.shards import INDEX
 from hypothesis import HealthCheck, given, settings
@@ -282,3 +282,21 @@ def test_the_stamp_knows_only_what_an_engine_loads(model: Path) -> None:
 
 def test_no_model_has_no_stamp(tmp_path: Path) -> None:
     assert stamp(None) == stamp(tmp_path) == stamp(tmp_path / "absent") == ""
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HF_HOME": "~nobody-here/hf"}, "~nobody-here/hf/hub"),
+        ({"HF_HUB_CACHE": "~nobody-here/c"}, "~nobody-here/c"),
+        ({"HOME": "~"}, "~/.cache/huggingface/hub"),
+        ({"HOME": "/home/a"}, "/home/a/.cache/huggingface/hub"),
+        ({"HOME": "/home/a", "XDG_CACHE_HOME": "/c"}, "/c/huggingface/hub"),
+    ],
+)
+def test_a_home_that_nobody_has_ends_no_command(
+    environ: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As huggingface_hub takes it; pathlib would raise."""
+    monkeypatch.setenv("HOME", environ.get("HOME", "/home/a"))
+    assert str(hub_cache(environ)) == folder

@@ -72,8 +72,8 @@ def read_software(machine: Machine) -> Software:
 
 
 def _container(machine: Machine) -> str | None:
-    """Which container engine, by the marks that each leaves. A tmpfs over /run hides Podman's, and containerd leaves none:
-    the image itself says `container=oci` to its first process, as systemd has it (CONTAINER_INTERFACE).
+    """Which container engine, by the marks that each leaves. A tmpfs over /run hides Podman's, and containerd leaves
+    none: the image itself says `container=oci` to its first process, as systemd has it (CONTAINER_INTERFACE).
     """
     if machine.text("/.dockerenv") is not None:
         return "docker"
