@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any
 
 import pytest
-from conftest import ROOT, VENVS
+from conftest import ROOT
 from dsv4_pd.plan.guard_config import MemoryBudget
 from dsv4_pd.run.guard.advice import advice
 from dsv4_pd.run.guard.signatures import Signatures, message_of
 from dsv4_pd.run.guard.states import Phase, Remedy
 from dsv4_pd.run.guard.watch import Watch
+from support.signature_sources import ISSUE, ONLY_WITH_CUDA, ROWS, name, written
 
-TEXT = (ROOT / "config/signatures.toml").read_text(encoding="utf-8")
-TABLE = Signatures(TEXT)
+TABLE = Signatures((ROOT / "config/signatures.toml").read_text(encoding="utf-8"))
 AT = "[2026-11-29 15:20:11 TP0] "
 ROLE, PAIR, EXIT, EXPLAIN = Remedy.RESTART_ROLE, Remedy.RESTART_PAIR, Remedy.EXIT, Remedy.EXPLAIN
 OOM = (
@@ -335,26 +334,7 @@ def test_a_fatal_line_inside_one_escaped_record_is_nothing(line: str, remedy: Re
 
 # --- where each line comes from
 
-ROWS = [
-    row
-    for kind, rows in tomllib.loads(TEXT).items()
-    for row in rows
-    if kind in ("fatal", "milestone", "progress")
-]  # fmt: skip
-ISSUE = re.compile(r"[\w.-]+/[\w.-]+#\d+")
-SITE = next(iter((VENVS / "engine/lib").glob("python3.*/site-packages")), VENVS / "engine")
-ONLY_WITH_CUDA = re.compile(r"nvidia/|sgl_kernel/|torch/lib/\w+_cuda\.so")
 SAMPLES = [line for line, *_ in FATAL] + BENIGN + [line for line, *_ in MILESTONES]
-
-
-def written(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """File or report -> words; a report of a row without text may have none."""
-    found = [one.partition(": ") for one in row["source"]]
-    return [(place, words or row.get("text", "")) for place, _, words in found]
-
-
-def name(row: dict[str, Any]) -> str:
-    return str(row.get("text") or row["regex"])[-60:]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=name)
@@ -373,15 +353,3 @@ def test_the_words_of_each_source_stand_in_a_line_that_the_row_matches(row: dict
     for place, words in written(row):
         parts = [part.strip() for part in re.split(r"\{[^}]*\}", words)]  # as an f-string has them
         assert any(all(part in line for part in parts) for line in matched), (place, words)
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("row", ROWS, ids=name)
-def test_the_words_stand_in_what_is_installed(row: dict[str, Any]) -> None:
-    """An engine that words its line otherwise must not turn a cause into silence. What needs CUDA's own packages is
-    looked up where they are installed.
-    """
-    for place, words in written(row):
-        if ISSUE.fullmatch(place) or (ONLY_WITH_CUDA.match(place) and not (SITE / place).exists()):
-            continue
-        assert words.encode() in (SITE / place).read_bytes(), f"{place} does not say {words!r}"
