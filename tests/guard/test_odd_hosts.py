@@ -1,5 +1,5 @@
 """Commands and `serve` where a container is unusual: a host name of 64 characters with dots, a user of number two
-thousand million whom no file knows, a root that can't be written, a home that is not there.
+billion whom no file knows, a root that can't be written, a home that is not there.
 """
 
 from __future__ import annotations
