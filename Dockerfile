@@ -230,7 +230,9 @@ LABEL org.opencontainers.image.title="dsv4-pd" \
     dsv4-pd.compose-version="${COMPOSE_VERSION}"
 # All addresses, because the container is the boundary: compose.yaml publishes the API where DSV4_HOST says and the
 # ops port on the host's loopback. Without containers the ops port's own default is loopback.
-ENV DSV4_HOST=0.0.0.0 \
+# `container`: which engine runs it leaves no mark everywhere, and a remedy for the host is none inside.
+ENV container=oci \
+    DSV4_HOST=0.0.0.0 \
     DSV4_OPS_HOST=0.0.0.0 \
     HOME=/tmp \
     NVIDIA_VISIBLE_DEVICES=all \

@@ -7,7 +7,8 @@
 #   docker/engine-on-debian.sh wipe    stop, and remove every image, layer and cache it kept
 #
 # Debian 12's own engine (20.10) knows no `start_interval`, so the programs come from Debian 13, unpacked into a
-# folder of their own: all but runc run on Debian 12's libc. Mirror and keyring are the machine's own.
+# folder of their own: all but runc run on Debian 12's libc. Of Podman only the generator of units is used, by a test.
+# Mirror and keyring are the machine's own.
 set -euo pipefail
 
 ROOT=${DOCKER_ENGINE_ROOT:-/var/lib/dsv4-docker}
@@ -15,7 +16,7 @@ readonly ROOT
 readonly BIN=$ROOT/unpacked/usr/bin PLUGINS=$ROOT/unpacked/usr/libexec/docker/cli-plugins
 readonly DATA=$ROOT/data RUN=$ROOT/run LOG=$ROOT/dockerd.log
 readonly HOST_PACKAGES=(iptables runc debootstrap ca-certificates)
-readonly UNPACKED_PACKAGES=(docker.io docker-cli docker-compose docker-buildx containerd docker-registry)
+readonly UNPACKED_PACKAGES=(docker.io docker-cli docker-compose docker-buildx containerd docker-registry podman)
 readonly BASE_IMAGE=debian:bookworm-slim
 export PATH=$BIN:$ROOT/unpacked/usr/sbin:/usr/sbin:/sbin:$PATH
 
@@ -45,7 +46,8 @@ apt_trixie() {
 }
 
 unpack_engine() {
-    [[ -x $ROOT/unpacked/usr/sbin/dockerd && -x $PLUGINS/docker-compose && -x $PLUGINS/docker-buildx && -x $BIN/docker-registry ]] && return
+    [[ -x $ROOT/unpacked/usr/sbin/dockerd && -x $PLUGINS/docker-compose && -x $PLUGINS/docker-buildx && -x $BIN/docker-registry
+        && -x $ROOT/unpacked/usr/libexec/podman/quadlet ]] && return
     local url; url=$(mirror)
     [[ -n $url ]] || fail "no Debian mirror found in /etc/apt; expected one 'URIs:' or 'deb' line; add the machine's mirror there"
     mkdir -p "$ROOT"/apt/{lists,cache/archives}/partial "$ROOT/unpacked"

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from dsv4_pd.doctor.base import Check
 from dsv4_pd.doctor.catalogue import CHECKS
@@ -11,6 +16,7 @@ from dsv4_pd.host import nvml_causes, xids
 from dsv4_pd.run.download import causes as download_causes
 from dsv4_pd.run.guard.watch.endings import LIKELY_OF_CODE, LIKELY_OF_SIGNAL
 
+ROOT = Path(__file__).resolve().parents[2]
 _HEAD = """\
 # Troubleshooting, by symptom
 
@@ -28,14 +34,17 @@ the plan and the logs, redacted.
 """
 
 
-_PROGRAMS = ("docker:", "lspci ", "nvidia-smi", "sudo ")
+# Commands and names that a sentence may begin with: they keep their own spelling.
+_PROGRAMS = frozenset(
+    ("dmesg", "docker", "dsv4-pd", "lspci", "nvidia-ctk", "nvidia-smi", "podman", "sudo", "systemctl")
+)
 
 
 def text() -> str:
     """The page."""
     checks = (*CHECKS, kv_link.CHECK)
     rows = "".join(f"| {_cell(c.symptom)} | [{c.name}](#{c.name}) | {'refuses' if c.fatal else ''} |\n" for c in checks)
-    parts = (_nvml(), _xids(), _downloads(), _endings())
+    parts = (_nvml(), _xids(), _downloads(), _endings(), _signatures())
     return _HEAD + rows + "".join(_section(check) for check in checks) + "".join(parts)
 
 
@@ -96,13 +105,49 @@ def _endings() -> str:
     )
 
 
-def _cell(words: str) -> str:
-    """As a sentence begins, but for the names of programs.
+_ACTIONS = {
+    "restart-role": "restarts the server",
+    "restart-pair": "restarts prefill and decode",
+    "exit": "ends, exit {exit_code}",
+    "explain": "names it beside what it sees otherwise",
+    "ignore": "nothing: it looks alarming and is not",
+}
 
-    >>> _cell("slow decoding"), _cell("sudo apt install x"), _cell('docker: "x|y"')
-    ('Slow decoding', 'sudo apt install x', 'docker: "x\\\\|y"')
+
+def _signatures() -> str:
+    """Lines of a server's log, from the table that reads them; its sources are looked up by tests."""
+    head = (
+        "\n## What a server's log line means\n\n"
+        "From `config/signatures.toml`. Of a server that serves a line decides nothing: it explains what is seen "
+        "otherwise.\nFiles are those of SGLang 0.5.23's environment; `OWNER/REPOSITORY#NUMBER` is a public report on "
+        "GitHub.\n\n"
+        "| Words | Means | The guard | Source |\n|---|---|---|---|\n"
+    )
+    table = tomllib.loads((ROOT / "config/signatures.toml").read_text(encoding="utf-8"))
+    return head + "".join(map(_signature, table["fatal"]))
+
+
+def _signature(row: Mapping[str, Any]) -> str:
+    sources = [one.partition(": ") for one in row["source"]]
+    said = [words or row.get("text", "") for _, _, words in sources]
+    words = dict.fromkeys(re.sub(r"\{[^}]*\}", "…", text.strip()) for text in said if text)
+    means = re.sub(r"\{\w+\}", "…", row.get("cause", ""))
+    act = _ACTIONS[row["action"]].format(exit_code=row.get("exit_code", 1))
+    if row.get("memory"):
+        means += "; the guard says which setting to lower, and by how much"
+    places = ", ".join(f"`{place}`" if "#" not in place else place for place in dict.fromkeys(s[0] for s in sources))
+    code = "<br>".join(f"``{text}``" if "`" in text else f"`{text}`" for text in words)
+    return f"| {code.replace('|', '&#124;')} | {_cell(means) if means else ''} | {act} | {places} |\n"
+
+
+def _cell(words: str) -> str:
+    """As a sentence begins, but for commands and the names of programs.
+
+    >>> _cell("slow decoding"), _cell("sudo modprobe nvidia"), _cell('docker: "x|y"')
+    ('Slow decoding', 'sudo modprobe nvidia', 'docker: "x\\\\|y"')
     """
-    return (words if words.startswith(_PROGRAMS) else words[0].upper() + words[1:]).replace("|", "\\|")
+    command = words.split(maxsplit=1)[0].rstrip(":;,") in _PROGRAMS
+    return (words if command else words[0].upper() + words[1:]).replace("|", "\\|")
 
 
 def _section(check: Check) -> str:

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import sys
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 from dsv4_pd.bench import compare, driver, interference, report, results, saturation, soak, stats
-from dsv4_pd.bench.load import LoadStep, Request, Target, arguments
+from dsv4_pd.bench.load import LoadStep, Request, Target, arguments, run
 from dsv4_pd.bench.results import Run
 from dsv4_pd.bench.summary import summarise
 from dsv4_pd.cli import bench as cli
@@ -241,3 +242,50 @@ def test_the_old_name_of_layouts_says_the_new_one(monkeypatch: pytest.MonkeyPatc
 def test_layouts_that_are_none_are_refused_before_anything_starts(names: str) -> None:
     done = CliRunner().invoke(command, ["layouts", "--layouts", names])
     assert done.exit_code == 2 and repr(names) in done.output
+
+
+GENERATOR = """
+import json, sys, time
+from pathlib import Path
+plan = json.loads(Path(sys.argv[2]).read_text())
+with open(plan["requests"], "a", buffering=1) as out:
+    for step in plan["steps"]:
+        if step["name"] == plan["steps"][-1]["name"]:
+            while not Path(__file__).with_name("written").exists():  # what was measured is in the file by now
+                time.sleep(0.01)
+        for number in range(0 if step["name"] == "dies" else 2 if step["name"] == "short" else 3):
+            out.write(json.dumps({"step": step["name"], "start": 1.0 + number, "ttft": 0.5, "itls": [0.1, 0.1],
+                "latency": 0.7, "prompt_tokens": 8, "output_tokens": 3, "ok": True, "error": ""}) + "\\n")
+        if step["name"] == "dies":
+            sys.exit(3)
+        out.write(json.dumps({"step": step["name"], "end": 9.0}) + "\\n")
+"""
+
+
+@pytest.mark.parametrize("last", ["second", "short", "dies"])
+def test_points_are_in_the_file_before_the_run_ends_however_it_ends(tmp_path: Path, last: str) -> None:
+    """A night's run that is cut in the morning has measured something. The real generator runs in tests/prove."""
+    (tmp_path / "generator.py").write_text(GENERATOR)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path}/generator.py "$@"\n')
+    python.chmod(0o755)
+    loads = [LoadStep(name, 1, 3, 8, 3) for name in ("first", last)]
+    file = results.Growing(tmp_path / "run.jsonl", results.head("sweep", {"mode": "pd"}, "night"))
+
+    def on_load(load: LoadStep, requests: list[Request]) -> None:
+        file.add(summarise(load, requests), requests)
+        if [point["name"] for point in results.read(tmp_path / "run.jsonl").points] == ["first"]:
+            (tmp_path / "written").touch()
+
+    target = Target("http://127.0.0.1:1", "m", "m", python)
+    if last == "dies":
+        with pytest.raises(ApplianceError, match="ended with 3"):
+            run(loads, target, on_load=on_load)
+    else:
+        run(loads, target, on_load=on_load)
+    found = results.read(tmp_path / "run.jsonl")
+    counts = {"first": 3} | {"second": {"second": 3}, "short": {"short": 2}, "dies": {}}[last]
+    assert {name: len(requests) for name, requests in found.requests.items()} == counts
+    assert [point["name"] for point in found.points] == list(counts) and found.label == "night"
+    results.write(tmp_path / "again.jsonl", found)
+    assert results.read(tmp_path / "again.jsonl").points == found.points

@@ -39,6 +39,7 @@ from dsv4_pd.plan.shipped import catalogue
 from dsv4_pd.plan.shipped import data as shipped
 from dsv4_pd.plan.situation import Situation
 from dsv4_pd.plan.survey import consider
+from dsv4_pd.settings.layout import parse as layout_text
 from dsv4_pd.settings.schema import Settings
 from dsv4_pd.verify import catalogue as accepted
 from support.machines import read_facts
@@ -204,6 +205,13 @@ UNJUDGED = {
 ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
     "expandable segments": ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "expandable-segments"),
     "expandable segments, new name": ({"PYTORCH_ALLOC_CONF": "a:b,expandable_segments:true"}, "expandable-segments"),
+    "engine, KV by another way": ({"SGLANG_DISAGGREGATION_NIXL_BACKEND": "LIBFABRIC"}, "engine-overrides"),
+    "engine, in its own case": ({"SGLANG_DISAGGREGATION_NIXL_BACKEND": "ucx"}, "engine-overrides"),
+    "engine, parameters": ({"SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS": '{"num_threads": 8}'}, "engine-overrides"),
+    "engine, parameters of no form": ({"SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS": "x=1"}, "engine-overrides"),
+    "engine, no number": ({"SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "10m"}, "engine-overrides"),
+    "engine, no truth": ({"SGLANG_ENABLE_PCIE_IPC_ALLREDUCE": "on"}, "engine-overrides"),
+    "engine, nobody's name": ({"SGLANG_SM120_MMA_FLASHMLA": "1"}, "engine-overrides"),
     "UCX only TCP": ({"UCX_TLS": "tcp"}, "ucx-overrides"),
     "UCX without cuda_copy": ({"UCX_TLS": "cuda_ipc"}, "ucx-overrides"),
     "UCX forbids cuda_ipc": ({"UCX_TLS": "^cuda_ipc"}, "ucx-overrides"),
@@ -219,6 +227,10 @@ ENVIRONMENT: dict[str, tuple[dict[str, str], str]] = {
 }
 AROUND: dict[str, tuple[dict[str, Any], str]] = {
     "disks": ({"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x"), 1024),)}, "disk-space"),
+    "disks, a file in the way": (
+        {"disks": (Disk("state", "DSV4_STATE_DIR", Path("/x/y"), 20 * GIB, blocked=Path("/x")),)},
+        "disk-space",
+    ),
     "disks, cache": ({"disks": (Disk("cache", "DSV4_CACHE_DIR", Path("/x"), GIB),)}, "disk-space"),
     "disks, model": ({"disks": (Disk("model", "HF_HOME", Path("/x"), 20 * GIB),), "entry": FLASH}, "disk-space"),
     "disks, cache that may not execute": (
@@ -295,6 +307,41 @@ def test_broken_environment_is_caught(name: str) -> None:
 def test_broken_surrounding_is_caught(name: str) -> None:
     change, check = AROUND[name]
     assert verdicts(situation(surround=around(**change)))[check].verdict is not CheckVerdict.OK
+
+
+@pytest.mark.parametrize(
+    ("environ", "own", "verdict", "words"),
+    [
+        ({"SGLANG_DISAGGREGATION_NIXL_BACKEND": "UCX"}, {}, CheckVerdict.OK, "SGLANG_DISAGGREGATION_NIXL_BACKEND"),
+        ({"SGLANG_DISAGGREGATION_NIXL_BACKEND": ""}, {}, CheckVerdict.OK, "none"),
+        ({"SGLANG_DISAGGREGATION_NIXL_BACKEND_PARAMS": '{"num_threads": "8"}'}, {}, CheckVerdict.OK, "PARAMS"),
+        ({"SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "30"}, {}, CheckVerdict.OK, "WAITING_TIMEOUT"),
+        (
+            {"SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "30"},
+            {"link_timeout": 60.0},
+            CheckVerdict.FAIL,
+            "DSV4_LINK_TIMEOUT",
+        ),
+        ({"SGLANG_ENABLE_PCIE_IPC_ALLREDUCE": "0"}, {"pcie_allreduce": "on"}, CheckVerdict.FAIL, "DSV4_PCIE_ALLREDUCE"),
+        ({"SGLANG_ENABLE_PCIE_IPC_ALLREDUC": "1"}, {}, CheckVerdict.WARN, "write SGLANG_ENABLE_PCIE_IPC_ALLREDUCE"),
+        ({"SGLANG_PLUGINS": "mine"}, {}, CheckVerdict.FAIL, "dsv4-kernels, dsv4-gate among them"),
+        ({"SGLANG_PLUGINS": "mine, dsv4-gate,dsv4-kernels"}, {}, CheckVerdict.OK, "SGLANG_PLUGINS"),
+        ({"SGLANG_CPU_OMP_THREADS_BIND": "0-3"}, {}, CheckVerdict.OK, "SGLANG_CPU_OMP_THREADS_BIND"),
+    ],
+)
+def test_a_variable_of_the_engine_reaches_it_as_it_was_meant(
+    environ: dict[str, str], own: dict[str, Any], verdict: CheckVerdict, words: str
+) -> None:
+    found = replace(situation(surround=around(environ=environ), **own), own=frozenset(own))
+    finding = verdicts(found)["engine-overrides"]
+    assert (finding.verdict, words in f"{finding.read} {finding.remedy}") == (verdict, True), finding
+
+
+def test_one_bad_variable_of_the_engine_hides_no_other() -> None:
+    environ = {"SGLANG_DISAGGREGATION_NIXL_BACKEND": "POSIX", "SGLANG_PREFETCH_BLOCK_SIZE_MB": "16M"}
+    found = situation(surround=around(environ=environ))
+    with pytest.raises(SettingsError, match=r"NIXL_BACKEND: found 'POSIX', expected UCX.*BLOCK_SIZE_MB: found '16M'"):
+        refuse(found)
 
 
 def test_an_engine_on_the_cpu_may_have_its_cache_where_nothing_may_be_executed() -> None:
@@ -404,6 +451,29 @@ def test_settings_that_cannot_fit_are_refused() -> None:
     found = verdicts(situation(decode_mem_fraction=0.42))["memory-fit"]
     assert (found.verdict, found.subject) == (CheckVerdict.FAIL, "DSV4_DECODE_MEM_FRACTION")
     assert "KV for" in verdicts(situation())["memory-fit"].read
+
+
+@pytest.mark.parametrize(
+    ("limit_gib", "layout", "weights_gib", "verdict"),
+    [
+        (150, "pd:4+4", 146, CheckVerdict.WARN),  # 56 for the ranks: the shards of both servers don't fit the cache
+        (250, "pd:4+4", 146, CheckVerdict.OK),
+        (150, "single:8", 146, CheckVerdict.OK),  # one reader: nothing is read twice
+        (110, "single:8", 146, CheckVerdict.WARN),
+        (250, "pd:4+4", 300, CheckVerdict.WARN),
+    ],
+)
+def test_servers_that_load_side_by_side_want_their_shards_cached(
+    limit_gib: int, layout: str, weights_gib: int, verdict: CheckVerdict
+) -> None:
+    facts = limits(memory_limit_bytes=limit_gib * GIB)(read_facts(GOOD))
+    model = Model(Path("/models/dsv4"), total_bytes=weights_gib * GIB)
+    found = verdicts(situation(facts, around(model=model), layout=layout_text(layout)))["host-memory"]
+    assert found.verdict is verdict, found.read
+    assert (
+        verdict is CheckVerdict.OK
+        or f"to cache {64 if layout == 'single:8' else weights_gib}.0 GiB of shards" in found.read
+    )
 
 
 def test_all_reduce_says_which_one() -> None:

@@ -15,7 +15,7 @@ import click
 import pytest
 from conftest import ROOT
 from dsv4_pd.cli import bench, tune, verify
-from dsv4_pd.cli.app import COMMANDS
+from dsv4_pd.cli.app import COMMANDS, main
 from dsv4_pd.host import capture
 from support.plans import eight_cards
 
@@ -198,3 +198,17 @@ def test_each_option_is_a_parameter_or_a_field(command: click.Command) -> None:
     held = {field.name for hint in values.values() for field in dataclasses.fields(hint)}
     assert given <= held | taken - set(values)
     assert held - given <= {"label"}  # of experiments that start their own
+
+
+@pytest.mark.parametrize("name", ["nowhere/bundle.tar.gz", "file/bundle.tar.gz", "loop"])
+def test_an_output_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.setenv("DSV4_PROFILE", "demo-cpu")
+    monkeypatch.setenv("DSV4_RUN_DIR", str(tmp_path / "run"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["support-bundle", "--output", name]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"dsv4-pd: {name}: found ") and "; name another one" in said and said.count("\n") == 1

@@ -93,3 +93,25 @@ def test_the_entrance_holds_at_most_ten_names() -> None:
     """`ls` of the package reads as the data flows: nine wings and the errors that they share."""
     names = {path.name for path in wings.PACKAGE.iterdir() if not path.name.startswith(("_", "."))} - {"py.typed"}
     assert len(names) <= 10, names
+
+
+def test_no_table_capitalises_a_command() -> None:
+    """`Sudo apt install` is no command: what is to be typed is written as it is typed."""
+    text = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    cells = [cell.strip(" |") for line in text.splitlines() if line.startswith("|") for cell in line.split(" | ")]
+    first = {cell.split()[0].rstrip(":;,") for cell in cells if cell}
+    assert {"sudo", "docker", "nvidia-smi"} <= first
+    typed = {
+        "sudo",
+        "docker",
+        "nvidia-smi",
+        "nvidia-ctk",
+        "lspci",
+        "dmesg",
+        "dkms",
+        "systemctl",
+        "apt",
+        "dsv4-pd",
+        "ls",
+    }
+    assert not {word for word in first if word not in typed and word.lower() in typed}

@@ -8,9 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 from dsv4_pd.errors import SettingsError, TemporaryError
+from dsv4_pd.host.machine import Replay
+from dsv4_pd.plan.around import surroundings
 from dsv4_pd.plan.disk import folders, trust
 from dsv4_pd.plan.disk.paths import Paths
 from dsv4_pd.settings.load import load as load_settings
+from dsv4_pd.settings.schema import Settings
+from support.plans import no_gpu
 
 
 def paths(root: Path) -> Paths:
@@ -171,3 +175,25 @@ def test_a_root_s_volume_of_a_container_is_taken(tmp_path: Path, monkeypatch: py
         assert "owned by uid 0" in str(trust.secure(volume))
     finally:
         subprocess.run(["umount", "-l", volume], check=True)
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling", "loop", "pipe", "below a file"])
+def test_what_stands_in_the_way_of_a_folder_is_named(tmp_path: Path, kind: str) -> None:
+    there = tmp_path / "there"
+    if kind in ("file", "below a file"):
+        there.write_text("x")
+    elif kind == "pipe":
+        os.mkfifo(there)
+    else:
+        there.symlink_to(tmp_path / ("nowhere" if kind == "dangling" else "there"))
+    assert folders.in_the_way(there / "state" if kind == "below a file" else there) == there
+    assert folders.in_the_way(tmp_path) is None and folders.in_the_way(tmp_path / "a/b") is None
+
+
+def test_a_folder_is_no_interpreter(tmp_path: Path) -> None:
+    """Its execute bit lets one enter it."""
+    file = tmp_path / "python"
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+    found = surroundings.read(Settings(numa="off"), {}, no_gpu(), {}, Replay({}), (tmp_path, file))
+    assert found.executable == frozenset({file})

@@ -500,6 +500,7 @@ def test_the_list_of_flags_is_the_parsers_own(program: str) -> None:
 
 @pytest.mark.engine
 def test_the_list_of_variables_is_the_engine_s_own() -> None:
-    from support.parsers import engine_variables
+    from support.parsers import engine_variable_kinds, engine_variables
 
     assert engine_variables(VENVS / "engine") == command_line.parsers()["engine_variables"]
+    assert engine_variable_kinds(VENVS / "engine") == command_line.parsers()["engine_variable_kinds"]

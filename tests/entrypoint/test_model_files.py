@@ -17,7 +17,7 @@ from dsv4_pd.plan.model import checkpoint, speculative
 from dsv4_pd.plan.model import config as model_config
 from dsv4_pd.plan.model import context as model_context
 from dsv4_pd.plan.model.config import SHAPE
-from dsv4_pd.plan.model.files import find, inspect, look, read_config, stamp
+from dsv4_pd.plan.model.files import find, hub_cache, inspect, look, read_config, stamp
 from dsv4_pd.plan.model.shape import shape_of
 from dsv4_pd.plan.model.shards import INDEX
 from dsv4_pd.plan.shipped import catalogue
@@ -286,3 +286,21 @@ def test_the_stamp_knows_only_what_an_engine_loads(model: Path) -> None:
 
 def test_no_model_has_no_stamp(tmp_path: Path) -> None:
     assert stamp(None) == stamp(tmp_path) == stamp(tmp_path / "absent") == ""
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HF_HOME": "~nobody-here/hf"}, "~nobody-here/hf/hub"),
+        ({"HF_HUB_CACHE": "~nobody-here/c"}, "~nobody-here/c"),
+        ({"HOME": "~"}, "~/.cache/huggingface/hub"),
+        ({"HOME": "/home/a"}, "/home/a/.cache/huggingface/hub"),
+        ({"HOME": "/home/a", "XDG_CACHE_HOME": "/c"}, "/c/huggingface/hub"),
+    ],
+)
+def test_a_home_that_nobody_has_ends_no_command(
+    environ: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As huggingface_hub takes it; pathlib would raise."""
+    monkeypatch.setenv("HOME", environ.get("HOME", "/home/a"))
+    assert str(hub_cache(environ)) == folder

@@ -170,6 +170,10 @@ def test_one_form_for_all(name: str, value: str, field: str, expected: object) -
         *(("PORT", value) for value in ("8_000", "8e3", "+8000", "８０００", "80.0")),
         *(("MIN_VRAM_GB", value) for value in ("inf", "nan", "0")),
         *(("MODEL", value) for value in ("https://x/y", "a--b/c", "org/name.git", "~nobody-here/m", "x\udcff")),
+        *(("PREFILL_GPUS", value) for value in (",", "0,", ",0", "0,,1", "0, ,1", "device=,1")),
+        *((f"{name}_DIR", value) for name in ("RUN", "STATE", "CACHE") for value in ("off", "None", "AUTO", "1")),
+        *((name, value) for name in ("STATE_DIR", "TLS_CERT", "REQUEST_LOG") for value in ("file:///x/y", "$HOME/x/y")),
+        ("ENGINE_PYTHON", "`which python`"), ("MODEL", "/models/${NAME}"), ("CHAT_TEMPLATE", "http://x/t.jinja"),
         ("MODEL_REVISION", "a..b"), ("SERVED_MODEL_NAME", "a:b"), ("API_KEY", '""'), ("SERVED_MODEL_NAME", "\ufeffa"),
     ],
 )  # fmt: skip
@@ -177,6 +181,11 @@ def test_what_no_consumer_takes_is_refused(name: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load({f"DSV4_{name}": value, "HOME": "/home/a"})
     assert [problem.subject for problem in caught.value.problems] == [f"DSV4_{name}"]
+
+
+def test_a_default_that_depends_on_the_machine_is_not_offered() -> None:
+    with pytest.raises(SettingsError, match=r"expected .*; fix or unset DSV4_ENGINE_PYTHON$"):
+        load({"DSV4_ENGINE_PYTHON": "a\nb"})
 
 
 @pytest.mark.parametrize("name", ["\ufeffDSV4_PORT", "DSV4_PORT ", "export DSV4_PORT", "\xa0DSV4_PORT"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,7 +136,68 @@ def test_numa_looks_at_every_process_of_the_tree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("policy", "wanted"), [("unless-stopped", PASS), ("always", PASS), ("no", FAIL), ("", FAIL),
                                                 ("on-failure", FAIL)])  # fmt: skip
 def test_restart_policy(policy: str, wanted: Outcome) -> None:
-    assert persistence.judge(policy, "box").verdict is wanted
+    assert persistence.judge(persistence.Seen(policy, "docker.service", "enabled"), "box").verdict is wanted
+
+
+@pytest.mark.parametrize(
+    ("unit", "state", "wanted", "words"),
+    [
+        ("docker.service", "enabled", PASS, "docker.service enabled"),
+        ("docker.service", "disabled", FAIL, "sudo systemctl enable docker.service"),  # docker.socket alone is no start
+        ("docker.service", "masked", FAIL, "is masked"),
+        ("docker.service", "not there", FAIL, "nothing starts box at boot"),
+        ("docker.service", None, PASS, "no systemd here to ask"),
+        ("podman-restart.service", "disabled", FAIL, "sudo systemctl enable podman-restart.service"),
+        ("dsv4-pd.service", "enabled", PASS, "started by dsv4-pd.service"),
+        ("dsv4-pd.service", "wanted by nothing", FAIL, "WantedBy=multi-user.target"),
+    ],
+)
+def test_who_starts_the_container_at_boot(unit: str, state: str | None, wanted: Outcome, words: str) -> None:
+    policy = "no" if unit == "dsv4-pd.service" else "unless-stopped"
+    found = persistence.judge(persistence.Seen(policy, unit, state), "box")
+    assert (found.verdict, words in f"{found.evidence} {found.next_step}") == (wanted, True), found
+
+
+@pytest.mark.parametrize(
+    ("created", "booted", "started", "words"),
+    [
+        ("2026-11-01T10:00:00Z", "2026-11-02T10:00:00Z", "2026-11-02T10:00:42.123456789Z", "came back 42 s after"),
+        ("2026-11-01T10:00:00+01:00", "2026-11-01T09:30:00Z", "2026-11-01T09:30:05Z", "came back 5 s after"),
+        ("2026-11-03T10:00:00Z", "2026-11-02T10:00:00Z", "2026-11-03T10:00:01Z", "none was seen"),
+        ("2026-11-01T10:00:00Z", "2026-11-02T10:00:00Z", "never", "none was seen"),
+    ],
+)
+def test_a_boot_that_was_seen_is_told_from_one_that_is_inferred(
+    created: str, booted: str, started: str, words: str
+) -> None:
+    moments = map(persistence.moment, (created, started, booted))
+    found = persistence.judge(persistence.Seen("always", "docker.service", "enabled", *moments), "box")
+    assert found.verdict is PASS and words in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("engine", "labels", "unit"),
+    [
+        ("docker", "{}", "docker.service"),
+        ("podman", "null", "podman-restart.service"),
+        ("podman", '{"PODMAN_SYSTEMD_UNIT": "dsv4-pd.service"}', "dsv4-pd.service"),
+    ],
+)
+def test_the_engine_that_knows_the_container_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, labels: str, unit: str
+) -> None:
+    answer = f'[{{"HostConfig": {{"RestartPolicy": {{"Name": "always"}}}}, "Config": {{"Labels": {labels}}}}}]'
+    for name in ("docker", "podman"):
+        text = f"echo '{answer}'" if name == engine else "echo no such object >&2; exit 1"
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(persistence, "_state", lambda unit, own: "enabled")
+    asked = SimpleNamespace(options=SimpleNamespace(container="box"), status={})
+    found = persistence.check(asked)  # type: ignore[arg-type]
+    assert found.verdict is PASS and found.details["unit"] == unit
+    (tmp_path / engine).write_text("#!/bin/sh\necho no such object >&2; exit 1\n")
+    assert persistence.check(asked).verdict is FAIL  # type: ignore[arg-type]
 
 
 def link(transfers: float, moved: float, speed: float) -> list[Sample]:

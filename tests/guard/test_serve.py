@@ -217,7 +217,7 @@ def test_a_diagnostic_that_fails_ends_nothing(tmp_path: Path) -> None:
         assert appliance.finish() == 0
 
 
-@pytest.mark.parametrize("how", ["closed", "full", "never there"])
+@pytest.mark.parametrize("how", ["closed", "full", "never there", "no room"])
 def test_an_output_that_nobody_reads_ends_nothing(tmp_path: Path, how: str) -> None:
     appliance = Served(tmp_path, QUICK)
     reading, writing = os.pipe()
@@ -231,6 +231,9 @@ def test_an_output_that_nobody_reads_ends_nothing(tmp_path: Path, how: str) -> N
             os.set_blocking(writing, True)
         elif how == "closed":
             os.close(reading)
+        elif how == "no room":  # a file on a full disk, where a pipe of Docker's was
+            os.close(writing)
+            writing = os.open("/dev/full", os.O_WRONLY)
         start = None if how != "never there" else lambda: os.close(1)
         appliance.serve("SILENT_S=4", stdout=writing, stderr=(tmp_path / "err").open("wb"), preexec_fn=start)
         os.close(writing)

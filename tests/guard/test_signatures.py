@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import Any
 
 import pytest
+from conftest import ROOT
 from dsv4_pd.plan.guard.config import MemoryBudget
 from dsv4_pd.run.guard.decide.states import Phase, Remedy
 from dsv4_pd.run.guard.watch.advice import advice
 from dsv4_pd.run.guard.watch.record import Watch
-from dsv4_pd.run.guard.watch.signatures import Signatures
+from dsv4_pd.run.guard.watch.signatures import Signatures, message_of
+from support.signature_sources import ISSUE, ONLY_WITH_CUDA, ROWS, name, written
 
-TABLE = Signatures((Path(__file__).resolve().parents[2] / "config/signatures.toml").read_text(encoding="utf-8"))
+TABLE = Signatures((ROOT / "config/signatures.toml").read_text(encoding="utf-8"))
 AT = "[2026-11-29 15:20:11 TP0] "
 ROLE, PAIR, EXIT, EXPLAIN = Remedy.RESTART_ROLE, Remedy.RESTART_PAIR, Remedy.EXIT, Remedy.EXPLAIN
 OOM = (
@@ -46,12 +48,22 @@ FATAL = [
     ("torch.AcceleratorError: CUDA error: an illegal memory access was encountered", ROLE, 1),
     ("[2026-11-29 15:20:11] ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 30001): "
      "address already in use", ROLE, 75),
+    (AT + "NIXL memory registration failed for src_addrs", ROLE, 1),
+    ("[2026-11-29 15:20:11] Initialization failed. warmup error: Traceback (most recent call last):", ROLE, 1),
+    ("RuntimeError: CUDA error: operation not supported on global/shared address space", ROLE, 1),
+    ("RuntimeError: Prefill out of memory. Try to lower your batch size.", ROLE, 1),
+    (AT + "Decode out of memory. Try to lower your batch size.", ROLE, 1),
+    ("[2026-11-29 15:20:11] Port is already in use. dist_init_port=30335 port_base=30336", ROLE, 75),
+    ("ValueError: nccl_port at 30335 is not available in 60 seconds. ", ROLE, 75),
     (AT + "NIXL state layout rejected for room 7", PAIR, 1),
+    ("RuntimeError: KV layout mismatch: prefill server has kv_layout=x, but decode server has kv_layout=y", EXIT, 1),
     ("RuntimeError: Page size mismatch: prefill 64, decode 256", EXIT, 1),
     ("RuntimeError: KV cache dtype mismatch: prefill fp8_e4m3, decode bfloat16", EXIT, 1),
+    ("RuntimeError: DeepSeek-V4.1 DSpark PD layout mismatch (block_size): both servers must use the same", EXIT, 1),
     ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.8", EXIT, 2),
     ("Exception: Capture cuda graph failed: CUDA out of memory.", EXIT, 2),
     ("Exception: Capture cuda graph failed: an illegal memory access", EXIT, 1),
+    ("Exception: Capture prefill CUDA graph failed: an illegal memory access", EXIT, 1),
     ("sglang serve: error: unrecognized arguments: --no-such-flag 1", EXIT, 2),
     ("sglang serve: error: argument --stream-interval: invalid int value: 'x'", EXIT, 2),
     (f"torch.OutOfMemoryError: {OOM}", EXIT, 2),
@@ -63,6 +75,8 @@ FATAL = [
     ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", EXIT, 2),
     ("RuntimeError: Triton Error [CUDA]: out of memory", EXIT, 2),
     ("ValueError: Not enough host memory for V4 paged pool deepseek_v4_c4. Requesting 90.00 GB", EXIT, 2),
+    ("ValueError: Not enough host memory for V4 state pool c4. Requesting 90.00 GB", EXIT, 2),
+    ("ValueError: Not enough host memory available. Requesting 90.00 GB but only have 8.00 GB free.", EXIT, 2),
     ("RuntimeError: [enforce fail at alloc_cpu.cpp:127] data. DefaultCPUAllocator: can't allocate memory: you tried to "
      "allocate 8589934592 bytes. Error code 12 (Cannot allocate memory)", EXIT, 2),
     ("torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)", EXIT, 2),
@@ -111,6 +125,8 @@ FATAL = [
     ("ValueError: Current platform does not support NVFP4 quantization with the selected MoE backend. Please use "
      "Blackwell and above, or use moe_runner_backend=marlin on SM80+.", EXIT, 2),
     ("ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.", EXIT, 1),
+    ("RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)", EXIT, 1),
+    ("ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", EXIT, 1),
     ("RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)", EXIT, 1),
     ("torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.hpp:275, "
      "unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.27.3", EXIT, 1),
@@ -127,6 +143,7 @@ FATAL = [
     ("RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU", EXIT, 70),
     ("[sgl_kernel] CRITICAL: Could not load any common_ops library!", EXIT, 70),
     ("torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device", EXIT, 70),
+    ("RuntimeError: CUDA driver version is insufficient for CUDA runtime version", EXIT, 70),
     ("ValueError: NIXL backend 'UCX' not found. Available: ['POSIX']", EXIT, 1),
 ]  # fmt: skip
 
@@ -136,6 +153,7 @@ BENIGN = [
     AT + "Scheduler watchdog timeout (self.watchdog_timeout=60, self.soft=True)",
     AT + "KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_token_ratio: 0.5",
     AT + "Some requests timed out when bootstrapping, consider increasing SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT",
+    AT + "Some requests fail to receive KV Cache transfer done signal after bootstrapping. If a greater mean TTFT",
     AT + "NIXL transport error for room 6037474969565495683",
     AT + "Lost connection with prefill instance (bootstrap_addr: 127.0.0.1:8998), 3 requests affected",
     AT + "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds.",
@@ -147,6 +165,14 @@ BENIGN = [
 ]  # fmt: skip
 
 MILESTONES = [
+    (AT + "Init parallel begin.", Phase.START, None),
+    ("[2026-11-29 15:20:11] Start of pd disaggregation warmup ...", Phase.WARMUP, None),
+    ("[2026-11-29 15:20:11] End of disaggregation warmup", Phase.WARMUP, None),
+    (
+        AT + "Preparing DSv4 MXFP4 experts for FlashInfer SM120 CUTLASS W4A8 (layer: model.layers.3.mlp.experts)...",
+        Phase.WEIGHTS,
+        None,
+    ),
     (AT + "Load weight begin. avail mem=90.11 GB", Phase.WEIGHTS, None),
     ("Loading safetensors checkpoint shards:  43% Completed | 20/46 [00:51<01:02,  2.41s/it]", Phase.WEIGHTS, 43),
     ("Multi-thread loading shards:  87% Completed | 40/46 [00:51<00:02,  2.41s/it]", Phase.WEIGHTS, 87),
@@ -304,3 +330,26 @@ def test_a_fatal_line_inside_one_escaped_record_is_nothing(line: str, remedy: Re
     """What a client wrote, as the engine's formatter leaves it: one record, one line."""
     for breaks in ("\\n", "\\r\\n", "\\x0a", "\\u2028"):
         assert TABLE.read_line(f"[2026-11-29 15:20:11] [http_server] Error: LoRA adapter 'x{breaks}{line}'") is None
+
+
+# --- where each line comes from
+
+SAMPLES = [line for line, *_ in FATAL] + BENIGN + [line for line, *_ in MILESTONES]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_each_row_has_a_source_that_a_reader_can_look_up(row: dict[str, Any]) -> None:
+    """What no CPU machine has installed is shown by a public report."""
+    places = [place for place, _ in written(row)]
+    assert any(ISSUE.fullmatch(place) or not ONLY_WITH_CUDA.match(place) for place in places)
+    assert any(words for _, words in written(row))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_the_words_of_each_source_stand_in_a_line_that_the_row_matches(row: dict[str, Any]) -> None:
+    pattern = re.compile(row.get("regex") or re.escape(row["text"]))
+    matched = [line for line in SAMPLES if pattern.match(message_of(line)) or pattern.match(line)]
+    assert matched, "no line of this file is read by it"
+    for place, words in written(row):
+        parts = [part.strip() for part in re.split(r"\{[^}]*\}", words)]  # as an f-string has them
+        assert any(all(part in line for part in parts) for line in matched), (place, words)

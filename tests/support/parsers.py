@@ -23,16 +23,34 @@ def read(environment: Path, program: str, what: str = "values") -> dict[str, Any
     return found
 
 
+_KINDS = {"Int": "int", "Float": "float", "Bool": "bool"}
+
+
 def engine_variables(environment: Path) -> list[str]:
-    """The variables that the engine declares, read as text: importing it takes a minute."""
-    (path,) = environment.glob("lib/python3.*/site-packages/sglang/srt/environ.py")
-    return sorted(set(re.findall(r"^    ((?:SGLANG|SGL)_[A-Z0-9_]+) *=", path.read_text(), re.MULTILINE)))
+    """The variables that the engine declares, or reads past its own list, read as text: importing it takes a minute."""
+    (folder,) = environment.glob("lib/python3.*/site-packages/sglang")
+    found = set(re.findall(r"^    ((?:SGLANG|SGL)_[A-Z0-9_]+) *=", _declarations(folder), re.MULTILINE))
+    for path in folder.rglob("*.py"):
+        found |= set(re.findall(r"[\"']((?:SGLANG|SGL)_[A-Z0-9_]+)[\"']", path.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+def engine_variable_kinds(environment: Path) -> dict[str, str]:
+    """variable -> int, float or bool, where the engine declares it as one."""
+    (folder,) = environment.glob("lib/python3.*/site-packages/sglang")
+    rows = re.findall(r"^    ((?:SGLANG|SGL)_\w+) *= *Env(Int|Float|Bool)\w*\(", _declarations(folder), re.MULTILINE)
+    return {name: _KINDS[kind] for name, kind in sorted(rows)}
+
+
+def _declarations(folder: Path) -> str:
+    return (folder / "srt/environ.py").read_text(encoding="utf-8")
 
 
 def main() -> None:
     found: dict[str, Any] = {program: read(VENVS / folder, program) for program, folder in FOLDERS.items()}
     found["kinds"] = {program: read(VENVS / folder, program, "kinds") for program, folder in FOLDERS.items()}
     found["engine_variables"] = engine_variables(VENVS / "engine")
+    found["engine_variable_kinds"] = engine_variable_kinds(VENVS / "engine")
     (ROOT / "config/parsers.json").write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
 
 

@@ -29,7 +29,7 @@ def test_the_daemon_holds_nothing_of_its_caller_open(tmp_path: Path) -> None:
     program(user / "sbin/dockerd", DAEMON)
     program(user / "bin/docker", CLIENT)
     for name in ("bin/docker-registry", "bin/dpkg", "bin/ln", "libexec/docker/cli-plugins/docker-compose",
-                 "libexec/docker/cli-plugins/docker-buildx"):  # fmt: skip
+                 "libexec/docker/cli-plugins/docker-buildx", "libexec/podman/quadlet"):  # fmt: skip
         program(user / name)
     read, write = os.pipe()
     environ = {**os.environ, "DOCKER_ENGINE_ROOT": str(tmp_path), "HOME": str(tmp_path)}

@@ -21,11 +21,13 @@ PLACES: Mapping[str, str] = {
     "entrypoint/dsv4_pd/__init__.py": _MODULE,
     "kernels/dsv4_kernels/__init__.py": _MODULE,
     "compose.yaml": _NAMED,
+    "config/quadlet/dsv4-pd.container": _NAMED,
     "docker/compose.env": _NAMED,
     ".env.example": _NAMED,
     "make/image.mk": _NAMED,
     "docs/image.md": _NAMED,
     "docs/new-host.md": _NAMED,
+    "docs/podman.md": _NAMED,
     "docs/verify.md": _NAMED,
 }
 # They name the version of something else: the past, a test's own, a stand-in.

@@ -217,9 +217,31 @@ def _request(data: dict[str, Any]) -> Request:
 
 
 def run(
-    loads: Sequence[LoadStep], target: Target, on_request: Callable[[Request], None] = lambda request: None
+    loads: Sequence[LoadStep],
+    target: Target,
+    on_request: Callable[[Request], None] = lambda request: None,
+    on_load: Callable[[LoadStep, list[Request]], None] = lambda load, requests: None,
 ) -> dict[str, list[Request]]:
-    """Each load's requests by its name."""
+    """Each load's requests by its name. A load is told with its last request; one that had fewer requests than were
+    wanted, once the next one begins.
+    """
+    begun: dict[str, list[Request]] = {}
+    untold = {load.name: load for load in loads}
+
+    def ended(name: str) -> None:
+        if name in untold and begun.get(name):
+            on_load(untold.pop(name), begun[name])
+
+    def told(request: Request) -> None:
+        for earlier in [name for name in begun if name != request.step]:
+            ended(earlier)
+        begun.setdefault(request.step, []).append(request)
+        on_request(request)
+        if request.step in untold and len(begun[request.step]) == untold[request.step].requests:
+            ended(request.step)
+
     with tempfile.TemporaryDirectory(prefix="dsv4-bench-") as name, generator(loads, target, Path(name)) as process:
-        found = process.wait(on_request)
-    return {load.name: [request for request in found if request.step == load.name] for load in loads}
+        process.wait(told)
+    for load in loads:
+        ended(load.name)
+    return {load.name: begun.get(load.name, []) for load in loads}

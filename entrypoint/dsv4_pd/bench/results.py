@@ -47,11 +47,29 @@ def head(experiment: str, status: Mapping[str, Any], label: str | None = None) -
 
 def write(path: Path, run: Run) -> None:
     """The whole file."""
-    lines: list[Mapping[str, Any]] = [run.head]
-    for point in run.points:
-        lines.append({"kind": "point", **point})
-        lines += [{"kind": "request", "point": point["name"], **data} for data in run.requests.get(point["name"], ())]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    points = (_lines(point, run.requests.get(point["name"], ())) for point in run.points)
+    path.write_text(json.dumps(run.head) + "\n" + "".join(points), encoding="utf-8")
+
+
+def _lines(point: Mapping[str, Any], requests: Iterable[Mapping[str, Any]]) -> str:
+    """A point and the requests behind it."""
+    lines = [{"kind": "point", **point}, *({"kind": "request", "point": point["name"], **data} for data in requests)]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+class Growing:
+    """A result file while it is measured: its first line, then each point with its requests as it ends. Whatever ends
+    a long run early, what was measured by then can be read.
+    """
+
+    def __init__(self, path: Path, first: Mapping[str, Any]) -> None:
+        self._path = path
+        path.write_text(json.dumps(first) + "\n", encoding="utf-8")
+
+    def add(self, point: Mapping[str, Any], requests: Sequence[Request] = ()) -> None:
+        """One point that is measured."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(_lines(point, short(requests)))
 
 
 def short(requests: Sequence[Request]) -> list[dict[str, Any]]:

@@ -12,7 +12,11 @@ GAIN = 0.10  # less than this from doubling the concurrency is a knee
 
 
 def find(
-    first: LoadStep, target: Target, limit: int, ttft_limit_s: float, tell: Callable[[dict[str, Any]], None]
+    first: LoadStep,
+    target: Target,
+    limit: int,
+    ttft_limit_s: float,
+    tell: Callable[[dict[str, Any], list[Request]], None],
 ) -> tuple[list[dict[str, Any]], dict[str, list[Request]], dict[str, Any]]:
     """Points, their requests, and the verdict."""
     points: list[dict[str, Any]] = []
@@ -25,7 +29,7 @@ def find(
         )  # fmt: skip
         requests |= run([load], target)
         points.append(summarise(load, requests[load.name]))
-        tell(points[-1])
+        tell(points[-1], requests[load.name])
         if reason := saturated(points, ttft_limit_s):
             return points, requests, {"knee": _knee(points), "reason": reason}
         concurrency *= 2

@@ -21,7 +21,7 @@ FIGURES: dict[str, tuple[Callable[[dict[str, Any]], float], int]] = {
 
 
 def soak(
-    shape: LoadStep, target: Target, seconds: float, tell: Callable[[dict[str, Any]], None]
+    shape: LoadStep, target: Target, seconds: float, tell: Callable[[dict[str, Any], list[Request]], None]
 ) -> tuple[list[dict[str, Any]], dict[str, list[Request]]]:
     """Windows of the same work until the time is up, at least as many as a trend needs."""
     points: list[dict[str, Any]] = []
@@ -33,7 +33,7 @@ def soak(
                     dataset=shape.dataset, seed=shape.seed + number)  # fmt: skip
         requests |= run([load], target)
         points.append({**summarise(load, requests[load.name]), "at_s": round(time.monotonic() - begun, 1)})
-        tell(points[-1])
+        tell(points[-1], requests[load.name])
     return points, requests
 
 

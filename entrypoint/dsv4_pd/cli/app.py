@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import sys
 
 import click
 
 from dsv4_pd import __version__
-from dsv4_pd.errors import ApplianceError
+from dsv4_pd.errors import ApplianceError, SettingsError
 
 # name -> (module, one line of help); the module's `command` is a click command
 COMMANDS = {
@@ -29,6 +30,15 @@ COMMANDS = {
     "health": ("dsv4_pd.cli.health", "Exit 0 while the appliance serves, 1 otherwise."),
     "version": ("dsv4_pd.cli.version", "Print versions."),
 }
+
+
+# A file that a command was given, or writes where it stands: the operator's to change, and no fault of ours.
+_FILES = frozenset(
+    (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOSPC,
+     errno.ELOOP, errno.ENAMETOOLONG, errno.EDQUOT)
+)  # fmt: skip
+_ELSE = "name another one (--help says how), or mount a volume there"
+_WATCHED = ("serve", "demo")  # what they fail on is told with its traceback: nobody gave it on the command line
 
 
 class LazyGroup(click.Group):
@@ -78,6 +88,15 @@ def main(argv: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
+    except OSError as error:
+        if not argv or argv[0] in _WATCHED or error.filename is None or error.errno not in _FILES:
+            raise
+        reason = (error.strerror or "unreadable").lower()
+        print(
+            f"dsv4-pd: {error.filename}: found {reason}, expected a file that this user can use; {_ELSE}",
+            file=sys.stderr,
+        )
+        return SettingsError.exit_code
     except click.exceptions.Abort:
         return 130
     return result if isinstance(result, int) else 0

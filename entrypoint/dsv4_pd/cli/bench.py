@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dsv4_pd.bench import compare as comparison
 from dsv4_pd.bench import interference, report, results, saturation, soak
-from dsv4_pd.bench.load import LoadStep, Target, run
+from dsv4_pd.bench.load import LoadStep, Request, Target, run
 from dsv4_pd.bench.results import Run
 from dsv4_pd.bench.summary import summarise
 from dsv4_pd.cli import bench_options as parts
@@ -59,9 +59,11 @@ def sweep(
         for number, (size, many) in enumerate((size, many) for size in sizes for many in concurrency)
     ]  # fmt: skip
     status, target = parts.target(place)
+    output, file = parts.growing(output, "sweep", status)
     with parts.progress() as bar:
         task = bar.add_task("sweep", total=sum(load.requests for load in loads))
-        found = run(loads, target, lambda request: bar.update(task, advance=1, description=request.step))
+        found = run(loads, target, lambda request: bar.update(task, advance=1, description=request.step),
+                    lambda load, requests: file.add(summarise(load, requests), requests))  # fmt: skip
     done = Run(results.head("sweep", status, output.label), [summarise(load, found[load.name]) for load in loads],
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
     parts.show(done.points)
@@ -127,10 +129,16 @@ def saturate(first: int, limit: int, ttft_limit: float, work: Work, place: Place
     load = LoadStep(
         "first", first, 0, work.input_tokens, work.output_tokens, dataset=work.dataset, seed=work.first_seed()
     )
+    output, file = parts.growing(output, "saturation", status)
     with parts.progress() as bar:
         task = bar.add_task("doubling the concurrency", total=None)
-        points, found, verdict = saturation.find(load, target, limit, ttft_limit, lambda point: bar.update(
-            task, description=f"C={point['concurrency']}: {point['output_tokens_per_s']:,.0f} tokens/s"))  # fmt: skip
+
+        def tell(point: dict[str, Any], requests: list[Request]) -> None:
+            file.add(point, requests)
+            told = f"C={point['concurrency']}: {point['output_tokens_per_s']:,.0f} tokens/s"
+            bar.update(task, description=told)
+
+        points, found, verdict = saturation.find(load, target, limit, ttft_limit, tell)
     done = Run({**results.head("saturation", status, output.label), "saturation": verdict}, points,
                {name: results.short(requests) for name, requests in found.items()})  # fmt: skip
     parts.show(points)
@@ -149,9 +157,15 @@ def soaking(minutes: float, concurrency: int, requests: int, work: Work, place: 
     status, target = parts.target(place)
     load = LoadStep("window", concurrency, requests, work.input_tokens, work.output_tokens,
                 dataset=work.dataset, seed=work.first_seed())  # fmt: skip
+    output, file = parts.growing(output, "soak", status)
     with parts.progress() as bar:
         task = bar.add_task("soak", total=minutes * 60)
-        points, found = soak.soak(load, target, minutes * 60, lambda point: bar.update(task, completed=point["at_s"]))
+
+        def tell(point: dict[str, Any], requests: list[Request]) -> None:
+            file.add(point, requests)
+            bar.update(task, completed=point["at_s"])
+
+        points, found = soak.soak(load, target, minutes * 60, tell)
     found_trends = soak.trends(points)
     for trend in found_trends:
         word = "degrades" if trend["worse"] else "steady"

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -200,8 +200,20 @@ def show(points: list[dict[str, Any]]) -> None:
     Console().print(table)
 
 
+def growing(output: Output, experiment: str, status: dict[str, Any]) -> tuple[Output, results.Growing]:
+    """The result file from its first line on, and the output with the name that it got."""
+    named = replace(output, out=_stem(output, experiment))
+    assert named.out is not None
+    click.echo(f"results, as they come: {named.out}", err=True)
+    return named, results.Growing(named.out, results.head(experiment, status, output.label))
+
+
+def _stem(output: Output, experiment: str) -> Path:
+    return output.out or Path(f"{experiment}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
+
+
 def save(runs: list[Run], output: Output, experiment: str) -> None:
-    stem = output.out or Path(f"{experiment}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl")
+    stem = _stem(output, experiment)
     for one in runs:
         path = stem.with_name(f"{stem.stem}-{one.label}{stem.suffix}") if len(runs) > 1 else stem
         results.write(path, one)

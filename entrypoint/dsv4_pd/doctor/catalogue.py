@@ -51,6 +51,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
         "listen_address",
         "ports",
         "expandable_segments",
+        "engine_overrides",
         "ucx_overrides",
         "nccl_overrides",
         "visible_devices",

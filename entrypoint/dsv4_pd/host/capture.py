@@ -16,7 +16,7 @@ from dsv4_pd.host.machine import CAPTURE_FILE, Machine, Recorder, Replay
 from dsv4_pd.host.numa import Permission
 from dsv4_pd.host.parse import acs_request_redirect, unit_command
 from dsv4_pd.host.read import facts_of, probe_node
-from dsv4_pd.host.system import UNIT_FOLDER
+from dsv4_pd.host.system import IN_CONTAINER, UNIT_FOLDER
 
 _FACTS = TypeAdapter(HostFacts)
 
@@ -182,7 +182,7 @@ _MASKED = r"\1REPLACED"
 _SHORTENED: dict[str, Callable[[str], str]] = {
     "/var/lib/dpkg/status": lambda text: "".join(m[0] + "\n" for m in _KEPT_PACKAGES.finditer(text)),
     "/proc/cpuinfo": _cpuinfo,
-    "/proc/1/environ": lambda text: "container=" if "container=" in text else "",
+    "/proc/1/environ": lambda text: f"container={said[1]}" if (said := IN_CONTAINER.search(text)) else "",
     "/proc/cmdline": lambda text: " ".join(word for word in text.split() if "iommu" in word) + "\n",
     "/etc/docker/daemon.json": lambda text: '{"runtimes": {"nvidia": {}}}' if '"nvidia"' in text else "{}",
 }

@@ -14,6 +14,7 @@ _Limit = TypeVar("_Limit", int, float)
 _CGROUP = "/sys/fs/cgroup"
 UNIT_FOLDER = "/etc/systemd/system/multi-user.target.wants"
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/compat", "/usr/lib/wsl/lib")
+IN_CONTAINER = re.compile(r"(?:^|\0)container=([\w.-]*)")
 _DRIVER_LIBRARY = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.\d")
 
 
@@ -71,11 +72,15 @@ def read_software(machine: Machine) -> Software:
 
 
 def _container(machine: Machine) -> str | None:
+    """Which container engine, by the marks that each leaves. A tmpfs over /run hides Podman's, and containerd leaves
+    none: the image itself says `container=oci` to its first process, as systemd has it (CONTAINER_INTERFACE).
+    """
     if machine.text("/.dockerenv") is not None:
         return "docker"
     if machine.text("/run/.containerenv") is not None:
         return "podman"
-    return "container" if "container=" in (machine.text("/proc/1/environ") or "") else None
+    said = IN_CONTAINER.search(machine.text("/proc/1/environ") or "")
+    return None if said is None else "container" if said[1] in ("", "oci") else said[1]
 
 
 def _package(status: str, name: str) -> str | None:

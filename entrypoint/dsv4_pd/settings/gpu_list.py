@@ -44,6 +44,8 @@ def read(value: Any) -> tuple[str, ...]:
     if _COUNT.fullmatch(text):
         raise ValueError(f"{ACCEPTS} ({text!r} counts cards, and this names them)")
     text = _PREFIX.sub("", text)
+    if re.search(r"^[,;]|[,;]\s*[,;]|[,;]$", text):  # "$A,$B" with one of them unset would choose other cards
+        raise ValueError(f"{ACCEPTS} (an entry is empty)")
     parts = [part.strip("\"'") for part in re.split(r"[,;\s]+", text)]
     return tuple(card for part in parts if part for card in _cards(_PREFIX.sub("", part)))
 

@@ -240,7 +240,8 @@ def _problem(item: Any, from_files: frozenset[str], by_name: Mapping[str, str]) 
         "less_than_equal": f"at most {context.get('le')}",
         "value_error": str(context.get("error")),
     }.get(item["type"], item["msg"])
-    default = Settings.model_fields[field].default
+    info = Settings.model_fields[field]
+    default = None if info.default_factory else info.default  # one that depends on the machine is none to write
     hint = f"set {name}={default}, its default, or unset it" if default else f"fix or unset {name}"
     return Problem(name, _found(item, field, by_name), expected, hint)
 

@@ -29,6 +29,8 @@ PROGRAM_ACCEPTS = "an interpreter's path: absolute, or from ~ or the working dir
 PATH_MAX = 200  # bytes; compilers put their own names behind it
 RUN_PATH_MAX = 107 - len("/supervisor.sock")  # bytes; what unix(7) has for a socket's path
 # huggingface_hub's own rule (utils/_validators.py): both parts of letters, digits, _ - and dots inside.
+# What means something in another place, and here would be a folder's name below the working directory.
+_WORDS = frozenset(("on", "off", "true", "false", "yes", "no", "none", "null", "auto", "default", "0", "1"))
 _REPO = re.compile(r"(?:\b[\w\-.]+\b/)?\b[\w\-.]{1,96}\b", re.ASCII)
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?")  # as a browser writes it
@@ -73,6 +75,7 @@ def is_folder_like(text: str) -> bool:
 def model(value: Any) -> str:
     """A name of the Hub, or a folder as it was written; `settings.places` makes it absolute."""
     if is_folder_like(value):
+        _literal(value)
         return value.rstrip("/") or "/"
     if value.endswith("/") and value.count("/") <= 2:  # a folder's name completed by the shell
         value = value.rstrip("/")
@@ -109,7 +112,18 @@ def folder(value: Any) -> Path:
         return value
     if not value or len(value.encode()) > PATH_MAX:
         raise ValueError
+    if value.lower() in _WORDS:
+        raise ValueError(f"a path: {value} is a word, ./{value} would be one")
+    _literal(value)
     return Path(value)
+
+
+def _literal(path: str) -> None:
+    """A `$` in a path was meant for a shell, and no shell reads an env file; a URL would become a folder's name."""
+    if "://" in path:
+        raise ValueError("a path, not a URL")
+    if "$" in path or "`" in path:
+        raise ValueError("a path as it is: nothing expands $ or ` here")
 
 
 def run_folder(value: Any) -> Path:

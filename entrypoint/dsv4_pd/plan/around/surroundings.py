@@ -44,6 +44,7 @@ class Disk:
     path: Path
     free_bytes: int | None
     executable: bool = True  # whether what lies there may be executed, and loaded as a library
+    blocked: Path | None = None  # what stands in the way of the folder: a file, a link to nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def read(
         numa=_permission(settings, facts, machine),
         unreadable=_unreadable(settings),
         disks=tuple(_disks(found.paths, found.model, hub_cache(environ))),
-        executable=frozenset(path for path in interpreters if os.access(path, os.X_OK)),
+        executable=frozenset(path for path in interpreters if path.is_file() and os.access(path, os.X_OK)),
         tools={name: shutil.which(name, path=environ.get("PATH", os.defpath)) is not None for name in TOOLS},
         running=appliance_runs(found.paths.run),
     )
@@ -162,11 +163,15 @@ def _permission(settings: Settings, facts: HostFacts, machine: Machine) -> Permi
 
 
 def _disks(paths: Paths, model: Model, hub: Path) -> Iterator[Disk]:
-    yield Disk("run", "DSV4_RUN_DIR", paths.run, folders.free_below(paths.run))
-    yield Disk("state", "DSV4_STATE_DIR", paths.state, folders.free_below(paths.state))
-    yield Disk("cache", "DSV4_CACHE_DIR", paths.cache, folders.free_below(paths.cache), folders.executable(paths.cache))
+    yield _disk("run", "DSV4_RUN_DIR", paths.run)
+    yield _disk("state", "DSV4_STATE_DIR", paths.state)
+    yield _disk("cache", "DSV4_CACHE_DIR", paths.cache, folders.executable(paths.cache))
     if model.path is None:
-        yield Disk("model", "HF_HOME", hub, folders.free_below(hub))
+        yield _disk("model", "HF_HOME", hub)
+
+
+def _disk(purpose: str, setting: str, path: Path, executable: bool = True) -> Disk:
+    return Disk(purpose, setting, path, folders.free_below(path), executable, folders.in_the_way(path))
 
 
 def bind_refusal(host: str, number: int) -> int | None:

@@ -66,6 +66,12 @@ def free_below(path: Path) -> int | None:
         return None
 
 
+def in_the_way(path: Path) -> Path | None:
+    """What is no folder where one is, or would be made: a file, a pipe, a link that leads nowhere; None: nothing."""
+    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), None)
+    return there if there is not None and not there.is_dir() else None
+
+
 def make(paths: Paths) -> None:
     """Create every folder with mode 0700, and see that each is ours alone.
 

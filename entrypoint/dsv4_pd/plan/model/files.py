@@ -122,9 +122,14 @@ def stamp(folder: Path | None) -> str:
 def hub_cache(environ: Mapping[str, str]) -> Path:
     """Where huggingface_hub keeps its downloads, by its own variables."""
     if environ.get("HF_HUB_CACHE"):
-        return Path(environ["HF_HUB_CACHE"]).expanduser()
+        return _expanded(environ["HF_HUB_CACHE"])
     cache = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME") or "/") / ".cache")
-    return Path(environ.get("HF_HOME") or Path(cache) / "huggingface").expanduser() / "hub"
+    return _expanded(environ.get("HF_HOME") or f"{cache}/huggingface") / "hub"
+
+
+def _expanded(path: str) -> Path:
+    """As huggingface_hub does it: a user whom nobody knows is a folder's name, where pathlib raises."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def inspect(folder: Path) -> Model:

@@ -20,11 +20,14 @@ from dsv4_pd.plan.placement.members import layout_of
 from dsv4_pd.plan.shipped.profiles import Profile
 from dsv4_pd.settings.schema import Settings, env_name
 
-# Of the engine's flags that are the operator's (owned_flags.py has the others): what a pair's roles must agree on.
+# Of the engine's flags that are the operator's (owned_flags.py has the others): what a pair's roles must agree on. Some
+# of them the engine compares itself, at the first request (disaggregation/common/conn.py).
 ALIKE = frozenset(
     ["--quantization", "--json-model-override-args", "--hf-chat-template-name", "--default-chat-template-kwargs",
-     "--tokenizer-mode", "--disaggregation-enable-kv-checksum", "--enable-deepseek-v4-fp4-indexer",
+     "--tokenizer-mode", "--disaggregation-enable-kv-checksum", "--dsv4-attn-backend",
+     "--enable-deepseek-v4-fp4-indexer",
      "--speculative-dspark-block-size", "--speculative-draft-kv-cache-dtype", "--speculative-draft-model-path",
+     "--enable-page-major-kv-layout", "--disaggregation-decode-allocation-policy",
      "--speculative-draft-model-revision", "--speculative-draft-model-quantization"]
 )  # fmt: skip
 Flags = Mapping[str, tuple[str, ...]]

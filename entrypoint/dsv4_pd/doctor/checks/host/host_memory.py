@@ -8,7 +8,8 @@ from dsv4_pd.plan.situation import Situation
 
 GIB = 1 << 30
 # Per rank about 6 GiB of process memory (CUDA, NCCL, torch, pinned buffers); shards are read through the page cache,
-# which a cgroup counts but may drop.
+# which a cgroup counts but may drop. All servers load at once: the second reader of a shard finds it there, if the
+# cache holds what lies between the two; otherwise each reads the disk for itself, and both wait for it.
 _PER_RANK, _BASE, _CACHE = 6 * GIB, 8 * GIB, 64 * GIB
 
 
@@ -28,12 +29,21 @@ def _run(s: Situation) -> Finding:
         return fail(f"{read}; about {gib(need)} are needed", remedy, subject)
     if kept and (crowded := _crowded(s)):
         return crowded
-    if have < need + _CACHE:
-        return warn(
-            f"{read}; {gib(need)} needed, little left to cache the shards",
-            "raise the container's --memory: loading is then bound by the disk",
-        )
+    if have < need + (cache := _shards(s)):
+        left = f"{gib(have - need)} left to cache {gib(cache)} of shards"
+        left += ", which every server reads at the same time" if _servers(s) > 1 else ""
+        return warn(f"{read}; {gib(need)} needed, {left}", "raise the container's --memory: the disk bounds the load")
     return ok(read)
+
+
+def _shards(s: Situation) -> float:
+    """Bytes that servers which load side by side read from the disk once, if they fit into memory."""
+    weights = s.around.model.total_bytes or (s.around.entry.weights_bytes if s.around.entry else None)
+    return max(_CACHE, weights or 0) if _servers(s) > 1 else _CACHE
+
+
+def _servers(s: Situation) -> int:
+    return len(s.placement.roles) if s.placement else 1
 
 
 def _crowded(s: Situation) -> Finding | None:

@@ -1,4 +1,4 @@
-"""Room for the model, the compiled kernels and the state."""
+"""A folder, and room in it, for the model, the compiled kernels and the state."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ def _need(s: Situation, disk: Disk) -> int:
 
 
 def _run(s: Situation) -> Finding:
+    if blocked := [d for d in s.around.disks if d.blocked]:
+        d = blocked[0]
+        return fail(f"{d.purpose}: {d.blocked} is no folder", f"remove it, or set {d.setting} to a folder", d.setting)
     short = [d for d in s.around.disks if d.free_bytes is not None and d.free_bytes < _need(s, d)]
     parts = [f"{d.purpose} {gib(d.free_bytes)} free at {d.path}" for d in s.around.disks if d.free_bytes is not None]
     if short:
