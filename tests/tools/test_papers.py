@@ -36,6 +36,7 @@ ELSEWHERE = {
     "entrypoints/openai/chat_encoding.py": "the engine's, below sglang/srt",
     "layers/quantization/modelopt_quant.py": "the engine's, below sglang/srt",
     "hybrid_pool_assembler.py": "the engine's, below sglang/srt",
+    "sglang/*": "the engine's: tests/entrypoint/test_signature_sources.py looks for the words in them",
     "hardware/*.md": "a page of the project that the note names as its source",
     "launchers/glm52-pcie-calibration.py": "a file of the project that the note names as its source",
 }
