@@ -30,6 +30,8 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
     "blanks": ({NAME: "http://a b:4317"}, f"{NAME}: found"),
     "HTTP": ({NAME: "http://c:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
              "OTEL_EXPORTER_OTLP_PROTOCOL: found 'http/protobuf', expected grpc"),
+    "a switch": ({NAME: "true"}, "as http://HOST:4317"),
+    "a number": ({NAME: "1"}, "as http://HOST:4317"),
 }  # fmt: skip
 
 

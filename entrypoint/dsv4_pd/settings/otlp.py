@@ -16,6 +16,7 @@ PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
 GRPC_PORT = 4317
 _EXPECTED = f"the address of a collector's gRPC port, as http://HOST:{GRPC_PORT}"
 _COLLECTOR = "run a collector on this host or network that takes plain gRPC and passes traces on"
+_SWITCHES = ("true", "false", "on", "off", "yes", "no")
 
 
 def endpoint(environ: Mapping[str, str]) -> str | None:
@@ -51,6 +52,8 @@ def _is_address(text: str) -> bool:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port
     except ValueError:
+        return False
+    if parts.hostname in _SWITCHES or (parts.hostname or "").isdecimal():  # a host name by its form, and never meant so
         return False
     plain = parts.scheme == "http" and parts.path in ("", "/") and not (parts.query or parts.fragment or parts.username)
     return plain and bool(parts.hostname) and port != 0 and not any(sign.isspace() for sign in text)
