@@ -109,7 +109,7 @@ def test_compilers_for_run_time_kernels(runner: Runner) -> None:
 def test_our_kernels_come_compiled(runner: Runner) -> None:
     """What `serve` copies into the cache serves every launch of a TP4 or TP2 server, for another user too."""
     seed = (
-        "from pathlib import Path; from dsv4_pd.plan import paths; from dsv4_pd.run.cache.seed import seed;"
+        "from pathlib import Path; from dsv4_pd.plan.disk import paths; from dsv4_pd.run.cache.seed import seed;"
         "print('seeded', seed(paths.share_dir() / 'caches', Path('/tmp/cache')))"
     )
     script = (
