@@ -17,7 +17,10 @@ RUN --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,t
     && apt-get update -q \
     && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
         ca-certificates g++ gcc libc6-dev libnuma1 ninja-build numactl python3 python3-dev tini \
-    && rm -rf /var/log/*.log /var/log/apt /usr/share/doc/* /usr/share/man/* \
+    && rm -rf /var/log/*.log /var/log/apt /usr/share/man/* \
+    # The packages' licences ask that their copyright files come along.
+    && find /usr/share/doc -type f ! -name copyright -delete && find /usr/share/doc -type d -empty -delete \
+    && test -s /usr/share/doc/tini/copyright \
     && gcc --version | head -n 1 && g++ --version | head -n 1 && ninja --version && tini --version \
     && numactl --hardware | head -n 1 && python3 -c 'import ssl, sqlite3, sys; print(sys.version)'
 
@@ -33,6 +36,16 @@ RUN --mount=source=docker/build.lock,target=/src/build.lock --mount=type=cache,t
     && /tools/bin/python -m pip install -q --disable-pip-version-check --require-hashes \
         -r /src/build.lock \
     && /tools/bin/uv --version && /tools/bin/python -c 'import hatchling, setuptools'
+
+# Apart, so that a new generator of the bill of materials builds no engine again.
+FROM tools AS sbom
+RUN --mount=source=docker/sbom.lock,target=/src/sbom.lock --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=ca --mount=type=secret,id=index \
+    python3 -m venv /sbom \
+    && if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi \
+    && if [ -s /run/secrets/index ]; then set -a && . /run/secrets/index && set +a; fi \
+    && /sbom/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r /src/sbom.lock \
+    && /sbom/bin/cyclonedx-py --version
 
 # --- engine: SGLang, NIXL, the CUDA 13 toolkit parts that run-time compilers need ---------------------------------
 FROM system AS engine
@@ -195,12 +208,12 @@ COPY docker/entry.sh /usr/local/bin/dsv4-pd
 COPY docker/compose-version LICENSE /opt/dsv4-pd/
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
     --mount=from=wheel-appliance,source=/wheels,target=/wheels \
-    --mount=source=docker/sbom.py,target=/src/sbom.py \
+    --mount=source=docker/sbom.py,target=/src/sbom.py --mount=from=sbom,source=/sbom,target=/sbom \
     /src/uv pip install -q --compile-bytecode --no-deps --python $VENVS/appliance /wheels/*.whl \
     && python=$VENVS/appliance/bin/python \
     && $python -c 'from dsv4_pd.cli.app import COMMANDS; print(*COMMANDS, "guard", sep="\n")' > /opt/dsv4-pd/commands \
     && $python -c 'import dsv4_pd; print(dsv4_pd.__version__)' > /opt/dsv4-pd/version \
-    && $python /src/sbom.py $VENVS/* > /opt/dsv4-pd/sbom.spdx.json \
+    && /sbom/bin/python /src/sbom.py "$(cat /opt/dsv4-pd/version)" $VENVS/* > /opt/dsv4-pd/sbom.cdx.json \
     && $python -m dsv4_pd.run.cache.check /opt/dsv4-pd/caches \
     && test -z "$(find $VENVS/appliance/share ! -perm -o=r)" \
     && dsv4-pd version && DSV4_PROFILE=demo-cpu dsv4-pd plan > /tmp/plan && head -n 1 /tmp/plan && rm /tmp/plan

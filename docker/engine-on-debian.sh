@@ -108,8 +108,9 @@ import_base() {
 
 # What the published slim images leave out too.
 slim() {
-    rm -rf "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/* "$1"/usr/share/{doc,man,info,locale}/* "$1"/var/log/*.log
-    printf 'path-exclude /usr/share/doc/*\npath-exclude /usr/share/man/*\npath-exclude /usr/share/locale/*\n' \
+    rm -rf "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/* "$1"/usr/share/{man,info,locale}/* "$1"/var/log/*.log
+    find "$1/usr/share/doc" -type f ! -name copyright -delete
+    printf 'path-exclude /usr/share/doc/*\npath-include /usr/share/doc/*/copyright\npath-exclude /usr/share/man/*\npath-exclude /usr/share/locale/*\n' \
         >"$1/etc/dpkg/dpkg.cfg.d/slim"
     printf 'APT::Keep-Downloaded-Packages "false";\n' >"$1/etc/apt/apt.conf.d/slim"
 }

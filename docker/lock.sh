@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Resolve docker/engine.lock and docker/build.lock from their .in files, with the uv that build.lock pins.
+# Resolve docker/engine.lock, docker/build.lock and docker/sbom.lock from their .in files, with the uv that build.lock pins.
 set -euo pipefail
 python=${1:-python3}
 cd "$(dirname "$0")"
@@ -12,5 +12,6 @@ compile() {
         --no-annotate "${@:2}" -o "$1.lock" "$1.in"
 }
 compile build
+compile sbom
 # nixl and cutlass-dsl ask for both CUDA majors; two majors' libraries overwrite each other.
 compile engine --no-emit-package nixl-cu12 --no-emit-package nvidia-cutlass-dsl-libs-cu12

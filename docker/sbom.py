@@ -1,75 +1,102 @@
-"""The image's bill of materials, SPDX 2.3 JSON on standard output: sbom.py VENV ...
+"""The image's bill of materials, CycloneDX 1.6 JSON on standard output: sbom.py VERSION VENV ...
 
-Debian packages from dpkg, Python distributions from each environment's own records.
+Python distributions by cyclonedx-py, one component with components of its own for each environment; Debian's packages
+from dpkg. Validated, without a network, against the schema that comes with the generator. The same image gives the same
+text.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
-VERSION = Path("/opt/dsv4-pd/version")
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+Json = dict[str, Any]
 
 
-def main(venvs: list[str]) -> int:
-    packages = [*debian(), *(item for venv in venvs for item in python(Path(venv)))]
-    version = VERSION.read_text().strip()
-    document = {
-        "spdxVersion": "SPDX-2.3",
-        "dataLicense": "CC0-1.0",
-        "SPDXID": "SPDXRef-DOCUMENT",
-        "name": f"dsv4-pd {version}",
-        "documentNamespace": f"urn:dsv4-pd:sbom:{version}",
-        # A fixed time: the same inputs give the same layer.
-        "creationInfo": {"created": "1970-01-01T00:00:00Z", "creators": ["Tool: dsv4-pd docker/sbom.py"]},
-        "packages": packages,
-    }
-    json.dump(document, sys.stdout, indent=1)
-    print(f"sbom: {len(packages)} packages", file=sys.stderr)
-    return 0 if packages else 1
+def main(arguments: list[str]) -> int:
+    version, *venvs = arguments
+    document = bill(version, list(debian(dpkg())), {Path(venv).name: environment(Path(venv)) for venv in sorted(venvs)})
+    text = json.dumps(document, indent=1) + "\n"
+    if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
+        print(f"sbom: not valid CycloneDX 1.6: {error}", file=sys.stderr)
+        return 1
+    print(text, end="")
+    print(f"sbom: {sum(1 + len(one['components']) for one in document['components'])} components", file=sys.stderr)
+    return 0
 
 
-def debian() -> Iterator[dict[str, Any]]:
-    query = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${Architecture}\n"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for line in query.stdout.splitlines():
-        name, version, architecture = line.split("\t")
-        yield entry("debian", name, version, f"pkg:deb/debian/{name}@{version}?arch={architecture}", "NOASSERTION")
-
-
-def python(venv: Path) -> Iterator[dict[str, Any]]:
-    folders = [str(path) for path in venv.glob("lib/python3.*/site-packages")]
-    for dist in sorted(distributions(path=folders), key=lambda dist: dist.name.lower()):
-        name = re.sub(r"[-_.]+", "-", dist.name).lower()
-        yield entry(venv.name, name, dist.version, f"pkg:pypi/{name}@{dist.version}", licence(dist))
-
-
-def licence(dist: Distribution) -> str:
-    """The SPDX expression that the package declares; its classifiers are no expression."""
-    declared = dist.metadata.get_all("License-Expression") or ["NOASSERTION"]
-    return str(declared[0])
-
-
-def entry(group: str, name: str, version: str, url: str, declared: str) -> dict[str, Any]:
+def bill(version: str, packages: list[Json], environments: dict[str, Json]) -> Json:
+    """One document. References are only unique inside their environment, so each gets its name in front."""
+    groups = [group("debian", packages)]
+    edges: list[Json] = []
+    for name, found in environments.items():
+        groups.append(group(name, [renamed(one, name) for one in found.get("components", [])]))
+        edges += [
+            {"ref": f"{name}:{edge['ref']}", "dependsOn": [f"{name}:{ref}" for ref in edge["dependsOn"]]}
+            for edge in found.get("dependencies", [])
+            if edge.get("dependsOn")
+        ]
     return {
-        "SPDXID": "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", f"{group}-{name}-{version}"),
-        "name": name,
-        "versionInfo": version,
-        "downloadLocation": "NOASSERTION",
-        "filesAnalyzed": False,
-        "licenseDeclared": declared,
-        "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": url}],
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {"bom-ref": "dsv4-pd", "type": "container", "name": "dsv4-pd", "version": version},
+            "tools": {"components": [{"type": "application", "name": "cyclonedx-py"}]},
+        },
+        "components": groups,
+        "dependencies": [{"ref": "dsv4-pd", "dependsOn": [one["bom-ref"] for one in groups]}, *edges],
     }
+
+
+def group(name: str, components: list[Json]) -> Json:
+    """An environment, or all of Debian's packages."""
+    kind = "operating-system" if name == "debian" else "application"
+    return {"bom-ref": name, "type": kind, "name": name, "components": components}
+
+
+def renamed(component: Json, environment: str) -> Json:
+    return {**component, "bom-ref": f"{environment}:{component['bom-ref']}"}
+
+
+def environment(venv: Path) -> Json:
+    """What cyclonedx-py sees in a virtual environment."""
+    command = [sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--sv", "1.6"]
+    done = subprocess.run([*command, str(venv / "bin/python")], capture_output=True, text=True, check=True)
+    found: Json = json.loads(done.stdout)
+    return found
+
+
+def dpkg() -> str:
+    """Name, version, architecture and source of each installed package, a line each, tabs between."""
+    form = "${Package}\\t${Version}\\t${Architecture}\\t${source:Package}\\n"
+    return subprocess.run(["dpkg-query", "-W", "-f", form], capture_output=True, text=True, check=True).stdout
+
+
+def debian(listed: str) -> Iterator[Json]:
+    """
+    >>> [one["purl"] for one in debian("libc6\\t2.36-9+deb12u1\\tamd64\\tglibc\\ntini\\t1:0.19.0-1\\tamd64\\ttini")]
+    ['pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64&distro=debian-12', 'pkg:deb/debian/tini@1:0.19.0-1?arch=amd64&distro=debian-12']
+    """  # noqa: E501
+    for line in sorted(listed.splitlines()):
+        name, version, architecture, source = line.split("\t")
+        escaped = version.replace("%", "%25").replace("+", "%2B")
+        yield {
+            "bom-ref": f"debian:{name}:{architecture}",
+            "type": "library",
+            "name": name,
+            "version": version,
+            "purl": f"pkg:deb/debian/{name}@{escaped}?arch={architecture}&distro=debian-12",
+            "properties": [{"name": "dpkg:source", "value": source}],
+        }
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ BAKE ?= all
 SOURCE ?= $(shell git config --get remote.origin.url 2>/dev/null | sed -E 's#^git@([^:]+):#https://\1/#; s#//[^/@]*@#//#; s#\.git$$##' | grep -E '^https?://' || true)
 BUILD_INPUTS := build/image-inputs
 BUILD_ARGS = --build-arg VERSION=$(VERSION) --build-arg BAKE=$(BAKE) \
-  --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
+  --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown)$(shell git diff --quiet HEAD 2>/dev/null || echo -dirty) \
   --build-arg CREATED=$(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z) \
   --build-arg SOURCE=$(SOURCE) \
   --build-arg SGLANG=$(shell sed -n 's/^sglang==//p' docker/engine.in) \
@@ -17,18 +17,22 @@ BUILD_ARGS = --build-arg VERSION=$(VERSION) --build-arg BAKE=$(BAKE) \
   --build-arg BASE_DIGEST=$(shell docker image inspect --format '{{join .RepoDigests ","}}' debian:bookworm-slim 2>/dev/null | sed -n 's/.*@\(sha256:[0-9a-f]*\).*/\1/p') \
   --secret id=ca,src=$(BUILD_INPUTS)/ca --secret id=index,src=$(BUILD_INPUTS)/index
 
+# BuildKit attests to a build only where the engine keeps images in containerd's store; elsewhere it refuses to try. Its own
+# bill of materials would pull a scanner, so that one is ours (docker/sbom.py).
+ATTEST = $(shell docker info --format '{{.DriverStatus}}' 2>/dev/null | grep -q io.containerd.snapshotter && echo --provenance=mode=max)
+
 docker-engine: ## Have a Docker Engine: the one that answers, or one installed here (Debian 12, root)
 	@docker/engine-on-debian.sh start
 
 image: docker-engine ## Build the image and print its size by layer
 	@PYTHON="$(PYTHON)" docker/build-inputs.sh $(BUILD_INPUTS)
-	docker build $(BUILD_ARGS) -t $(IMAGE) $(ARGS) .
+	docker build $(BUILD_ARGS) $(ATTEST) -t $(IMAGE) $(ARGS) .
 	@docker/layers.sh $(IMAGE)
 
 push: ## Push the image to the registry in IMAGE and print its digest
 	@docker/push.sh $(IMAGE)
 
-bundle: ## Pack the image, compose.yaml and an installer for a host without a registry: dist/
+bundle: ## Pack the release into dist/: image, ids, provenance, bill of materials, compose.yaml, installer
 	@docker/bundle.sh $(IMAGE) dist
 
 test-image: $(VENVS)/dev/.done ## Test the image on the Docker Engine (make image first)

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from release import licences
 from support.containers import HARDENED, ROOT, Runner, sh
 from support.docker_sdk import DockerClient, Image, docker
 
@@ -88,12 +89,26 @@ def test_layers_hold_no_build_input(runner: Runner) -> None:
 
 
 def test_bill_of_materials(runner: Runner) -> None:
-    code, text = runner.run("cat", "/opt/dsv4-pd/sbom.spdx.json")
+    code, text = runner.run("cat", "/opt/dsv4-pd/sbom.cdx.json")
     assert code == 0
-    packages = {(item["name"], item["versionInfo"]) for item in json.loads(text)["packages"]}
-    assert ("sglang", locked("engine", "sglang")) in packages
-    assert ("aiohttp", locked("appliance", "aiohttp")) in packages
-    assert "tini" in {name for name, _ in packages}
+    groups = {one["name"]: one["components"] for one in json.loads(text)["components"]}
+    packages = {(name, one["name"], one["version"]) for name, listed in groups.items() for one in listed}
+    assert ("engine", "sglang", locked("engine", "sglang")) in packages
+    assert ("appliance", "aiohttp", locked("appliance", "aiohttp")) in packages
+    assert "tini" in {name for group, name, _ in packages if group == "debian"}
+    shipped = licences.parse((ROOT / licences.FILE).read_text()).shipped
+    ours = {"dsv4-pd", "dsv4-hooks", "dsv4-gate", "dsv4-kernels", "dsv4-bake"}
+    python = {licences.normal(name) for group, name, _ in packages if group != "debian"}
+    assert python - ours <= set(shipped), "each has a licence in the list"
+
+
+def test_debian_s_copyright_files_come_along(runner: Runner) -> None:
+    """Their licences ask for it, and a slim base's rules would leave them out."""
+    script = (
+        "for name in $(dpkg-query -W -f '${Package} '); do [ -e /usr/share/doc/$name/copyright ] || echo $name; done"
+    )
+    code, missing = runner.run("sh", "-c", script)
+    assert (code, missing) == (0, "")
 
 
 def test_compilers_for_run_time_kernels(runner: Runner) -> None:

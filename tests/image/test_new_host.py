@@ -130,18 +130,29 @@ def test_push_then_pull_by_digest_and_serve(
 
 def test_bundle_loads_on_a_host_without_a_registry(engine: DockerClient, new_host: DockerClient, scratch: Path) -> None:
     """Tried with a small image, because the scripts do not care which one they carry."""
-    engine.images.get(BASE).tag("dsv4-bundle", "1")
+    (scratch / "sbom.cdx.json").write_text("{}")
+    (scratch / "Dockerfile").write_text(f"FROM {BASE}\nCOPY sbom.cdx.json /opt/dsv4-pd/\n")
+    head = sh("git", "rev-parse", "HEAD").strip()
+    label = f"--label=org.opencontainers.image.revision={head}"
+    sh("docker", "build", "-q", "-t", "dsv4-bundle:1", label, str(scratch))
     bundle = Path(sh(str(ROOT / "docker/bundle.sh"), "dsv4-bundle:1", str(scratch)).strip())
     engine.images.remove("dsv4-bundle:1")
+    key, signers = scratch / "key", scratch / "signers"
+    sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
+    signers.write_text(f"dsv4-pd {key.with_suffix('.pub').read_text()}")
+    sh("make", "-s", "sign", f"BUNDLE={bundle}", f"KEY={key}", f"SIGNERS={signers}")
     host = f"unix://{new_host.api.get_adapter('http+docker://').socket_path}"
-    said = sh(str(bundle / "install.sh"), DOCKER_HOST=host)
-    assert "loaded dsv4-bundle:1" in said
+    said = sh(str(bundle / "install.sh"), "--signers", str(signers), DOCKER_HOST=host)
+    assert "signed with ED25519 key" in said and "installed dsv4-bundle:1" in said
     assert new_host.images.get("dsv4-bundle:1")
     assert "DSV4_IMAGE=dsv4-bundle:1" in (bundle / ".env").read_text()
 
     (bundle / "compose.yaml").write_text("changed")
     done = subprocess.run(
-        [bundle / "install.sh"], capture_output=True, text=True, env={**os.environ, "DOCKER_HOST": host}
+        [bundle / "install.sh", "--signers", signers],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DOCKER_HOST": host},
     )
     assert done.returncode == 1
     assert "a file differs from SHA256SUMS" in done.stderr

@@ -47,7 +47,7 @@ def left(version: str, image: str, commit: str) -> str:
         f"docker tag {image} {name}:{version}",
         f"make push IMAGE={name}:{version}   # prints {name}@sha256:…, by which hosts pull it; {again} records it",
         *moving,
-        f"make bundle IMAGE={name}:{version}   # for hosts without a registry",
+        f"make bundle IMAGE={name}:{version} && make sign IMAGE={name}:{version} KEY=…   # the folder to publish",
     ]
     done = "not done: nothing was pushed, tagged or signed; no image was built; no ring was run."
     return "\n".join(["left to do:", *(f"  {line}" for line in lines), done])
