@@ -11,25 +11,14 @@ from typing import Any, Literal
 import yaml
 from dsv4_pd.plan.programs import engine_rules
 from dsv4_pd.settings import consumers, deprecated
+from dsv4_pd.settings.declare import Section, declared
 from dsv4_pd.settings.schema import DURATIONS, SECRETS, Settings, env_name
 from pydantic.fields import FieldInfo
 
-INTERNALS = "Internals: only a second appliance on the same host, without containers, needs other values"
-GROUPS = {
-    "layout": "What to serve",
-    "host": "API",
-    "prefill_gpus": "GPUs",
-    "context_length": "Memory",
-    "kernels": "Kernels",
-    "start_timeout": "Lifecycle",
-    "prefill_extra_args": "Extra arguments",
-    "log_format": "Logs",
-    "prefill_port": INTERNALS,
-}
 # Groups that the demo's own profile decides: what .env says of a host's GPUs and model is nothing to it. Its layout has
 # a variable of its own, because one for eight cards is refused on a CPU.
 _DEMO = {"DSV4_PROFILE": "demo-cpu", "DSV4_LAYOUT": "${DEMO_LAYOUT:-}"}
-DEMO_OWN = ("What to serve", "GPUs", "Memory", "Kernels", "Extra arguments")
+DEMO_OWN = (Section.WHAT, Section.GPUS, Section.MEMORY, Section.KERNELS, Section.EXTRA_ARGUMENTS)
 
 
 _FILE_NOTE = "A file that holds it instead, which `docker inspect` does not show; in a container, readable by group 0."
@@ -47,16 +36,18 @@ def env_markdown() -> str:
         "the values in force. Variables of other tools (`HF_*`, `NVIDIA_*`, `CUDA_*`, `NCCL_*`, `UCX_*`, `SGLANG_*`,",
         "proxies) keep their meaning.",
     ]
-    for name, info in Settings.model_fields.items():
-        if name in GROUPS:
-            parts += ["", f"## {GROUPS[name]}", "", "| variable | default | values | meaning |", "|---|---|---|---|"]
-        parts.append(
-            f"| `{env_name(name)}` | {_default(name, info) or '–'} | {_values(name, info)} | {info.description} |"
-        )
-        if name in SECRETS:
-            parts.append(f"| `{env_name(name)}_FILE` | – | path | {_FILE_NOTE} |")
-        parts += [f"| `{one.old}` | – | {_words(one)} | {_gone(one)} |" for one in _old(name)]
+    for title, fields in groups().items():
+        parts += ["", f"## {title}", "", "| variable | default | values | meaning |", "|---|---|---|---|"]
+        parts += [row for name in fields for row in _rows(name, Settings.model_fields[name])]
     return "\n".join([*parts, *_rules()]) + "\n"
+
+
+def _rows(name: str, info: FieldInfo) -> Iterator[str]:
+    """Of every variable that sets a field."""
+    yield f"| `{env_name(name)}` | {_default(name, info) or '–'} | {_values(name, info)} | {info.description} |"
+    if name in SECRETS:
+        yield f"| `{env_name(name)}_FILE` | – | path | {_FILE_NOTE} |"
+    yield from (f"| `{one.old}` | – | {_words(one)} | {_gone(one)} |" for one in _old(name))
 
 
 def _rules() -> list[str]:
@@ -78,7 +69,7 @@ def _rules() -> list[str]:
     ]
     for name in Settings.model_fields:
         rule = "; ".join(filter(None, [consumers.accepts(name), also.get(name)]))
-        lines.append(f"| `{env_name(name)}` | {consumers.CONSUMERS[name]} | {rule} |")
+        lines.append(f"| `{env_name(name)}` | {consumers.consumer(name)} | {rule} |")
     return lines
 
 
@@ -89,7 +80,7 @@ def env_example() -> str:
     """
     lines: list[str] = []
     for title, fields in groups().items():
-        if title == INTERNALS:
+        if title is Section.INTERNALS:
             continue
         lines += ["", f"# --- {title}"]
         for name in fields:
@@ -105,7 +96,7 @@ def env_example() -> str:
 def compose_text(text: str) -> str:
     """compose.yaml with its lists of settings regenerated; what the file sets itself is in none of them."""
     own = set(yaml.safe_load(text)["x-container"])
-    offered = [(title, name) for title, fields in groups().items() if title != INTERNALS for name in fields]
+    offered = [(title, name) for title, fields in groups().items() if title is not Section.INTERNALS for name in fields]
     demo = [name for title, name in offered if title in DEMO_OWN]
     common = [name for _, name in offered if name not in demo]
     text = _fill(text, "common", [f"{name}:" for name in _variables(common) if name not in own])
@@ -113,12 +104,14 @@ def compose_text(text: str) -> str:
     return _fill(text, "demo", [f'{name}: "{_DEMO.get(name, "")}"' for name in _variables(demo)])
 
 
-def groups() -> dict[str, list[str]]:
-    """Title -> fields, in the order of the schema."""
-    found: dict[str, list[str]] = {}
-    title = ""
-    for name in Settings.model_fields:
-        title = GROUPS.get(name, title)
+def groups() -> dict[Section, list[str]]:
+    """Heading -> fields, in the order of the schema; each heading begins with the field that names it."""
+    found: dict[Section, list[str]] = {}
+    title = None
+    for name, info in Settings.model_fields.items():
+        title = declared(info).section or title
+        if title is None:
+            raise ValueError(f"{env_name(name)} stands before the first section")
         found.setdefault(title, []).append(name)
     return found
 

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import fcntl
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 from dsv4_pd.doctor import checks
-from dsv4_pd.doctor.base import CheckVerdict, Finding
-from dsv4_pd.doctor.catalogue import CHECKS, ORDER, ROOMS, examine, worst
+from dsv4_pd.doctor.base import Check, CheckVerdict, Finding
+from dsv4_pd.doctor.catalogue import CHECKS, ROOMS, examine, of_room, worst
+from dsv4_pd.doctor.checks import links
+from dsv4_pd.doctor.checks.links import iommu
 from dsv4_pd.doctor.preflight import raise_failures, refuse
 from dsv4_pd.errors import ApplianceError, HardwareError, SettingsError, TemporaryError
 from dsv4_pd.host.facts import (
@@ -72,6 +75,14 @@ def situation(
     given = Settings(**{"api_key": "k", **settings})
     found = consider(given, facts or read_facts(GOOD), SHIPPED, lambda _: surround)
     return replace(found, busy_ports=busy_ports)
+
+
+def room_of(check: Check) -> str:
+    return check.run.__module__.split(".")[-2]
+
+
+def module_of(check: Check) -> str:
+    return check.run.__module__.split(".")[-1]
 
 
 def verdicts(found: Situation) -> dict[str, Finding]:
@@ -664,9 +675,27 @@ def test_wrong_addresses_are_told_together() -> None:
 def test_every_file_of_a_check_is_in_the_report_s_order() -> None:
     """`doctor --link` asks the one that is not."""
     rooms = Path(str(checks.__file__)).parent
-    named = {f"{room}/{name}.py" for room, names in ROOMS.items() for name in names}
-    assert {str(path.relative_to(rooms)) for path in rooms.rglob("[!_]*.py")} == named | {"links/kv_link.py"}
-    assert len(ORDER) == len(set(ORDER)) == len({check.name for check in CHECKS})
+    files = [f"{room_of(check)}/{module_of(check)}.py" for check in CHECKS]
+    assert {str(path.relative_to(rooms)) for path in rooms.rglob("[!_]*.py")} == {*files, "links/kv_link.py"}
+    assert len(CHECKS) == len(set(files)) == len({check.name for check in CHECKS})
+
+
+def test_a_file_in_a_room_is_all_that_a_new_check_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = of_room("links")
+    text = Path(str(iommu.__file__)).read_text(encoding="utf-8")
+    assert f"place={iommu.CHECK.place}" in text and 'name="iommu"' in text
+    text = text.replace(f"place={iommu.CHECK.place}", f"place={(before[0].place or 0) + 5}")
+    (tmp_path / "added.py").write_text(text.replace('name="iommu"', 'name="added"'), encoding="utf-8")
+    monkeypatch.setattr(links, "__path__", [*links.__path__, str(tmp_path)])
+    names = [check.name for check in of_room("links")]
+    del sys.modules[f"{links.__name__}.added"], links.__dict__["added"]
+    assert names == [before[0].name, "added", *(check.name for check in before[1:])]
+
+
+def test_the_report_goes_room_by_room_and_by_each_check_s_own_place() -> None:
+    """No two of a room have one place, so that no name decides."""
+    places = [(ROOMS.index(room_of(check)), check.place) for check in CHECKS]
+    assert places == sorted(set(places)) and None not in {place for _, place in places}
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -676,8 +705,6 @@ def test_check_explains_itself(check: Any) -> None:
 
 
 def test_a_check_s_file_has_its_name() -> None:
-    assert {check.name: module.replace("_", "-") for check, module in zip(CHECKS, ORDER, strict=True)} == {
-        check.name: check.name for check in CHECKS
-    }
+    assert [module_of(check).replace("_", "-") for check in CHECKS] == [check.name for check in CHECKS]
     for check in accepted.CHECKS:
         assert check.run.__module__ == f"dsv4_pd.verify.checks.{check.name}"

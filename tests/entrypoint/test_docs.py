@@ -80,7 +80,8 @@ def test_the_example_of_a_kernel_is_one_folder_in_the_design_s_order() -> None:
     assert {Path(name).name for name in added} >= {"reference.py", "tiling.py", "kernel.py", "op.py"}
 
 
-def test_the_example_of_a_check_is_one_file_its_name_and_its_tests() -> None:
+def test_the_example_of_a_check_is_one_file_and_its_tests() -> None:
+    """And its line in a list of names, which was still kept then."""
     (subject,), _ = recipes()["A doctor check"]
     assert len(files_of(subject, "A")) == 1
     written = ("docs/", "tests/")

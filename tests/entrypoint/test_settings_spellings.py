@@ -23,11 +23,13 @@ from dsv4_pd.plan.programs.program import _common_flags, _env_defaults, _role_fl
 from dsv4_pd.plan.programs.router_args import router_argv
 from dsv4_pd.run import health
 from dsv4_pd.settings import hub_token
-from dsv4_pd.settings.consumers import CONSUMERS, accepts
+from dsv4_pd.settings.consumers import accepts, consumer
+from dsv4_pd.settings.declare import declared
 from dsv4_pd.settings.load import load
 from dsv4_pd.settings.schema import SECRETS, Settings, env_name
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pydantic.fields import FieldInfo
 
 NUMBERS = [
     "0", "1", "-1", "+1", "007", "8000", "65535", "65536", "1e3", "1_000", "8k", "0x10", "inf", "nan", "-inf",
@@ -121,8 +123,9 @@ def test_every_spelling_is_refused_by_name_or_taken_as_its_consumer_takes_it(fie
 
 
 def test_every_setting_has_a_consumer_and_a_rule() -> None:
-    assert set(CONSUMERS) == set(Settings.model_fields)
-    assert all(accepts(field) for field in Settings.model_fields)
+    assert all(consumer(field) and accepts(field) for field in Settings.model_fields)
+    with pytest.raises(LookupError, match="without a consumer"):
+        declared(FieldInfo(annotation=int, default=1, description="A number."))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from dsv4_pd.settings import deprecated
+from dsv4_pd.settings.declare import Section
 from dsv4_pd.settings.schema import COMPOSE_RENAMED, FOREIGN, SECRETS, Settings, env_name, names
 from generators import env
 
@@ -51,7 +52,7 @@ def test_the_example_and_the_file_name_the_same_settings() -> None:
     own = {"DSV4_COMPOSE_VERSION"}
     passed = {name for name in FILE["services"]["dsv4-pd"]["environment"] if name.startswith("DSV4_")}
     assert passed - own == {name for name in variables(EXAMPLE) if name.startswith("DSV4_")}
-    internals = {env_name(field) for field in env.groups()[env.INTERNALS]}
+    internals = {env_name(field) for field in env.groups()[Section.INTERNALS]}
     assert set(names()) - passed == internals
     assert passed - own - set(names()) <= FOREIGN
 

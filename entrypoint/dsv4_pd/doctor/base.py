@@ -43,6 +43,7 @@ class Check:
     """
 
     name: str
+    place: int | None  # in its part of the report, by tens; None: in none, a command of its own asks it
     symptom: str  # what the operator sees when this goes wrong unnoticed
     why: str
     source: str

@@ -1,86 +1,28 @@
-"""Every check, in the order of the report: driver, GPUs, links, host, settings, software, model."""
+"""Every check, in the order of the report: whatever lies in a room of `doctor.checks` is one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
+from pkgutil import iter_modules
 
 from dsv4_pd.doctor import checks
 from dsv4_pd.doctor.base import Check, CheckVerdict, Finding, skip, warn
 from dsv4_pd.plan.situation import Situation
 
-# A new check is a module in a room of dsv4_pd.doctor.checks with a CHECK, and its name here.
-ROOMS: Mapping[str, tuple[str, ...]] = {
-    "driver": (
-        "gpu_visible",
-        "device_access",
-        "driver_version",
-        "compat_libraries",
-        "container_toolkit",
-        "unified_memory_device",
-    ),
-    "gpus": (
-        "gpu_plan",
-        "gpu_architecture",
-        "gpu_memory",
-        "memory_fit",
-        "gpu_mig",
-        "gpu_processes",
-        "gpu_ecc",
-        "gpu_persistence",
-    ),
-    "links": (
-        "pcie_link",
-        "peer_access",
-        "iommu",
-        "acs",
-        "all_reduce",
-    ),
-    "host": (
-        "numa_binding",
-        "numa_permission",
-        "cpus",
-        "host_files",
-        "host_memory",
-        "shared_memory",
-        "locked_memory",
-        "open_files",
-        "huge_pages",
-    ),
-    "settings": (
-        "listen_address",
-        "ports",
-        "expandable_segments",
-        "engine_overrides",
-        "ucx_overrides",
-        "nccl_overrides",
-        "visible_devices",
-        "proxies",
-        "api_key",
-        "door_files",
-        "deprecated_settings",
-    ),
-    "software": (
-        "clock",
-        "kernel_version",
-        "docker_version",
-        "stop_grace",
-        "older_deployment",
-        "engine_installed",
-        "toolchain",
-        "disk_space",
-        "kernel_cache",
-    ),
-    "model": (
-        "model_files",
-        "model_known",
-        "hub_access",
-    ),
-}
-ORDER = tuple(name for names in ROOMS.values() for name in names)
-CHECKS: tuple[Check, ...] = tuple(
-    import_module(f"{checks.__name__}.{room}.{name}").CHECK for room, names in ROOMS.items() for name in names
-)
+# The order of the report; inside a room the checks say their own.
+ROOMS = ("driver", "gpus", "links", "host", "settings", "software", "model")
+
+
+def of_room(room: str) -> list[Check]:
+    """The CHECK of every module that lies in a room, in their own order, without those that have no place in it."""
+    package = import_module(f"{checks.__name__}.{room}")
+    found: list[Check] = [
+        import_module(f"{package.__name__}.{module.name}").CHECK for module in iter_modules(package.__path__)
+    ]
+    return sorted((check for check in found if check.place is not None), key=lambda check: (check.place, check.name))
+
+
+CHECKS: tuple[Check, ...] = tuple(check for room in ROOMS for check in of_room(room))
 _NO_GPU = skip("about GPUs and their host; this profile uses none")
 
 Findings = tuple[tuple[Check, Finding], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, InstanceOf, PlainSerializer, SecretStr
 
@@ -213,6 +213,15 @@ def _unsendable(text: str) -> str | None:
 
 
 Key = Annotated[SecretStr, AfterValidator(sendable)]
+
+
+def is_secret(annotation: object) -> bool:
+    """Whether a field's type is a key, or a key that may be absent.
+
+    >>> is_secret(Key | None), is_secret(str | None)
+    (True, False)
+    """
+    return any(getattr(part, "__origin__", part) is SecretStr for part in (annotation, *get_args(annotation)))
 
 
 def is_duration(item: object) -> bool:

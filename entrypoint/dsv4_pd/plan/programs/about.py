@@ -15,13 +15,8 @@ from dsv4_pd.plan.model.files import commit_of
 from dsv4_pd.plan.model.shape import Shape
 from dsv4_pd.plan.placement.place import Placement
 from dsv4_pd.plan.shipped.profiles import Profile
+from dsv4_pd.settings.declare import declared
 from dsv4_pd.settings.schema import SECRETS, Settings
-
-# Where an installation lies says nothing about what it does.
-_PLACES = frozenset(
-    {"run_dir", "state_dir", "cache_dir", "engine_python", "router_python", "host", "log_format", "request_log"}
-    | {"api_keys_file", "tls_cert", "tls_key"}
-)
 
 
 def about(
@@ -94,5 +89,6 @@ def expected_kv_tokens(
 
 def settings_hash(settings: Settings) -> str:
     """Of everything that changes what is served; places and secrets are left out."""
-    values = settings.model_dump(mode="json", exclude={*_PLACES, *SECRETS})
+    places = {field for field, info in Settings.model_fields.items() if not declared(info).hashed}
+    values = settings.model_dump(mode="json", exclude={*places, *SECRETS})
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]

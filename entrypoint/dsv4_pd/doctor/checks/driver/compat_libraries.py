@@ -17,6 +17,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="compat-libraries",
+    place=40,
     symptom='error 804 ("forward compatibility was attempted on non supported HW") or wrong CUDA version',
     why="Workstation cards don't support CUDA forward compatibility: its libcuda in front of the driver's fails.",
     source="textgen#4407 (error 804); local-inference-lab/rtx6kpro common-issues (compat folder must be masked)",

@@ -28,6 +28,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="container-toolkit",
+    place=50,
     symptom='docker: "could not select device driver "" with capabilities: [[gpu]]"',
     why="Without the toolkit a container gets no device files and no driver libraries.",
     source="infiniflow/ragflow#9573; NVIDIA container toolkit install guide",

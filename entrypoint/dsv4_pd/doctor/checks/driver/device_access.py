@@ -48,6 +48,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="device-access",
+    place=20,
     symptom='"Insufficient Permissions", or no GPU in the container although /dev/nvidia0 is there',
     why="SELinux refuses by label, whatever the user; a user namespace has no access to devices of the host's root.",
     source="container_selinux(8) (container_t, container_init_t, container_device_t, spc_t); "

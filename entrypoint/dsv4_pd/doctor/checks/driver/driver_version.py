@@ -28,6 +28,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="driver-version",
+    place=30,
     symptom='"CUDA driver version is insufficient", or error 803/804, when the servers load',
     why="The image carries CUDA 13.0; an older driver refuses it only after minutes of loading.",
     source="CUDA toolkit release notes (minimum driver versions); NVIDIA/nvidia-container-toolkit#152",

@@ -40,6 +40,7 @@ def _unlisted(facts: HostFacts) -> list[UnlistedGpu]:
 
 CHECK = Check(
     name="gpu-visible",
+    place=10,
     symptom='"no GPU visible", exit code 70',
     why="Everything but the CPU demo needs them. Restarting inside the container can't bring lost GPUs back.",
     source="NVIDIA/nvidia-container-toolkit#48 and #1227; infiniflow/ragflow#9573",

@@ -18,6 +18,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="unified-memory-device",
+    place=60,
     symptom='nvidia-smi works, but CUDA says "unknown error" (999) or finds no device',
     why="The device file appears with the first CUDA program after boot; a container that starts earlier lacks it.",
     source="NVIDIA/nvidia-docker#526 (device files late at boot)",

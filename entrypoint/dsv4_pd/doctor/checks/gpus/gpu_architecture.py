@@ -29,6 +29,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="gpu-architecture",
+    place=20,
     symptom='"no kernel image is available" or "unsupported architecture" at the first request',
     why="The kernels are built for sm_120; another card fails late, and the slowest card paces its group.",
     source="sglang#23657; vllm#47266; vllm-project/recipes PR#760",

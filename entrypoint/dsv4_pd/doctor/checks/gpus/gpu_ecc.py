@@ -19,6 +19,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="gpu-ecc",
+    place=70,
     symptom="rare garbage in answers that no restart explains",
     why="Weights stay in GPU memory for weeks; without ECC a flipped bit goes unnoticed.",
     source="NVIDIA RTX PRO 6000 Blackwell product brief (ECC on by default); nvidia-smi -q of such a card",

@@ -22,6 +22,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="gpu-memory",
+    place=30,
     symptom='"CUDA out of memory" or "Loaded weights leave no GPU memory for the KV cache" after minutes',
     why="A quarter of the weights takes about 38 GiB of each card before a single token is cached.",
     source="the memory model (`dsv4-pd plan`); sglang#35777 (restart loop on OOM)",

@@ -18,6 +18,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="gpu-mig",
+    place=50,
     symptom="fewer GPUs than the box has, or a crash on a MIG- UUID",
     why="A MIG slice has neither the memory nor the peer access that a tensor-parallel rank needs.",
     source="vllm#41848, vllm PR#46132",

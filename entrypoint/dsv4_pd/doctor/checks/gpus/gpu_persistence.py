@@ -15,6 +15,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="gpu-persistence",
+    place=80,
     symptom="the first CUDA call of each start takes many seconds; clocks and limits are forgotten",
     why="Without it the driver is reinitialised whenever the last program leaves the card.",
     source="NVIDIA driver persistence guide",

@@ -39,6 +39,7 @@ def _idle(s: Situation) -> tuple[Gpu, ...]:
 
 CHECK = Check(
     name="gpu-plan",
+    place=10,
     symptom="the start ends with exit code 2 or 70 and a list of GPUs",
     why="Overlap, duplicates, too few or wrong cards or too little memory would fail after 146 GB of loading.",
     source="vllm#20939; sglang#23657 (unsupported architecture after the load); 0xSero/deepseek-v4-flash-sm120#4",

@@ -27,6 +27,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="gpu-processes",
+    place=60,
     symptom='"CUDA out of memory" at load, or "The memory capacity is unbalanced"',
     why="The servers take a fixed share of each card; memory that another process holds is missing from it.",
     source="local-inference-lab/blackwell-llm-docker (names the processes first); sglang bootstrap.py balance check",

@@ -30,6 +30,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="memory-fit",
+    place=40,
     symptom='"Not enough memory. Please try to increase --mem-fraction-static" after the load, or OOM under load',
     why="Weights, KV pools and graphs are known before the load; the engine finds out only after loading 146 GB.",
     source="SGLang 0.5.23 pool_configurator.py (DSV4PoolConfigurator); sglang#35777, PR#38861",

@@ -24,6 +24,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="cpus",
+    place=30,
     symptom="GPUs idle between steps; tokens per second fall when prompts arrive",
     why="Each rank has a busy scheduler process; with too few CPUs they take turns and all ranks wait.",
     source="SGLang 0.5.23 process tree (one scheduler per rank, HTTP, detokenizer)",

@@ -17,6 +17,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="host-files",
+    place=40,
     symptom='"unknown" or "not bound" although the host shows otherwise',
     why="A file of /proc or /sys, or an answer of the driver, had an unexpected form.",
     source="entrypoint/dsv4_pd/host/read.py (each reader on its own)",

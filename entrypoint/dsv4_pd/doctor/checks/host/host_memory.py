@@ -66,6 +66,7 @@ def _crowded(s: Situation) -> Finding | None:
 
 CHECK = Check(
     name="host-memory",
+    place=50,
     symptom='"scheduler died during initialization (exit code: -9)": the kernel\'s OOM killer',
     why="The kernel kills a rank without any message when the cgroup's limit is reached during the load.",
     source="SGLang 0.5.23 engine.py (exit code -9 hint); docker run --memory reference",

@@ -18,6 +18,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="huge-pages",
+    place=90,
     symptom="the machine swaps or kills processes although memory looks ample",
     why="The engine doesn't use reserved huge pages, and the kernel won't give them to anything else.",
     source="Linux kernel Documentation/admin-guide/mm/hugetlbpage.rst",

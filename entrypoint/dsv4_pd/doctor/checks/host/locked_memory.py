@@ -21,6 +21,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="locked-memory",
+    place=70,
     symptom="UCX warns about registration, or host-side KV transfers are slow",
     why="Transfers from host memory need pinned pages; the limit says how many a process may pin.",
     source="NCCL and UCX documentation (memlock); peers' compose files set it to unlimited",

@@ -27,6 +27,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="numa-binding",
+    place=10,
     symptom="start and transfers slower than they should be; differs from boot to boot",
     why="Host memory on the other socket makes every load, copy and kernel launch cross the inter-socket link.",
     source="numactl/numactl#67, #165; sglang PR#26983; local-inference-lab/rtx6kpro hardware/topology.md",

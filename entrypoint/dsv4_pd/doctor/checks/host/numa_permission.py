@@ -22,6 +22,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="numa-permission",
+    place=20,
     symptom="a server exits with code 1 and no traceback before it starts",
     why="Docker's seccomp profile refuses set_mempolicy without SYS_NICE; we fall back step by step.",
     source="sglang#27368 and PR#28401; vllm PR#45438; ktransformers#350",

@@ -29,6 +29,7 @@ def _word(limit: int) -> str:
 
 CHECK = Check(
     name="open-files",
+    place=80,
     symptom='"Too many open files" under load; or supervisord and child starts hang at 100 % CPU',
     why="Each client, KV connection and shard takes one; `serve` raises the soft limit to 65,536 where the hard one "
     "allows. With a limit of a billion, programs that close every possible descriptor before they start a "

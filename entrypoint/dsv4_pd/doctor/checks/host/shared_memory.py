@@ -26,6 +26,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="shared-memory",
+    place=60,
     symptom='"unhandled system error" from NCCL, or "Bus error" in a rank',
     why="NCCL and UCX exchange data between the ranks through /dev/shm; a full one kills the process.",
     source="NCCL user guide, troubleshooting (shared memory in Docker)",

@@ -22,6 +22,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="acs",
+    place=40,
     symptom="peer bandwidth halves behind a switch; hangs together with a translating IOMMU",
     why="With request redirect a switch sends peer traffic up to the CPU instead of straight across.",
     source="local-inference-lab/rtx6kpro hardware/asus-esc8000a-e13p-broadcom-switches.md; NVIDIA/nccl#2079",

@@ -20,6 +20,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="all-reduce",
+    place=50,
     symptom="decoding at a fraction of the expected speed, GPUs waiting on each other",
     why="Without NVLink SGLang's custom all-reduce is off; its PCIe variant is off by default, and NCCL is slower.",
     source="SGLang 0.5.23 environ.py and pcie_ipc_ar.py (SGLANG_ENABLE_PCIE_IPC_ALLREDUCE)",

@@ -18,6 +18,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="iommu",
+    place=30,
     symptom="the first all-reduce hangs (100 % utilisation at low power), or answers turn to garbage",
     why="On these cards peer copies behind a translating IOMMU hang, or return wrong data with success codes.",
     source="local-inference-lab/rtx6kpro#15; NVIDIA/open-gpu-kernel-modules#1257; vllm#33041",

@@ -30,6 +30,7 @@ def judge(report: LinkReport | None) -> Finding:
 
 CHECK = Check(
     name="kv-link",
+    place=None,  # `doctor --link` and each start ask it
     symptom="time to first token is long and grows with the prompt; everything else looks healthy",
     why="Every request's KV cache crosses this link; UCX does not report that it chose a slow transport.",
     source="vllm#52607; ai-dynamo/nixl#366, #1097, #1754; NVIDIA/open-gpu-kernel-modules#1257",

@@ -32,6 +32,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="pcie-link",
+    place=10,
     symptom="one TP group is slower than the other; KV transfers far below 50 GB/s",
     why="Two all-reduces a layer and every KV transfer cross this link; the narrowest card paces its group.",
     source="local-inference-lab/rtx6kpro hardware/pcie-bandwidth.md; nvidia-smi -q of an idle card (generation 1 of 5)",

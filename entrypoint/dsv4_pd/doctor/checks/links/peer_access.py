@@ -35,6 +35,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="peer-access",
+    place=20,
     symptom='slow decoding; "peer access is not supported"',
     why="Without peer access each all-reduce goes through host memory, and the engine's PCIe all-reduce stays off.",
     source="noonghunna/club-3090#1125 (topo -p2p); local-inference-lab/rtx6kpro hardware/topology.md",

@@ -32,6 +32,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="hub-access",
+    place=30,
     symptom='"We couldn\'t connect to the Hub" or 401/403 while loading',
     why="An offline switch with no local copy fails only when the servers load; an unpinned revision can change.",
     source="huggingface_hub environment variables (HF_HUB_OFFLINE, HF_TOKEN), and HF_TOKEN_FILE of ours",

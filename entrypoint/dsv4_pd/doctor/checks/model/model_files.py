@@ -30,6 +30,7 @@ def _remedy(s: Situation) -> str:
 
 CHECK = Check(
     name="model-files",
+    place=10,
     symptom="a crash with a safetensors or JSON error after minutes of loading, or garbage answers",
     why="An interrupted copy leaves missing, empty or short shards, and links into a cache that was not mounted.",
     source="safetensors format (header length and offsets); Hugging Face cache layout (links into blobs)",

@@ -20,6 +20,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="model-known",
+    place=20,
     symptom="a start that fails late, or meaningless answers, with a model that was not tested here",
     why="Memory, context, experts and speculative block are read from config.json; what it lacks is not checked.",
     source="config/models/README.md; SGLang 0.5.23 configs/model_config.py",

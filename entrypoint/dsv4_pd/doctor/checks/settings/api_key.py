@@ -18,6 +18,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="api-key",
+    place=80,
     symptom="strangers use the model; answers get slow under load that is not yours",
     why="Without a key anyone who can reach the port is served, and a container's port is published on every address.",
     source="docs/security.md",

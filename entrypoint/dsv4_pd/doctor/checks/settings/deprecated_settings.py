@@ -15,6 +15,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="deprecated-settings",
+    place=100,
     symptom="after an upgrade the start is refused with exit code 2: a name that no setting has",
     why="A renamed setting is read under its old name for one minor version; the next one may refuse it.",
     source="docs/compatibility.md",

@@ -22,6 +22,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="door-files",
+    place=90,
     symptom="the front ends as soon as it starts, again and again; or requests are served and none is logged",
     why="Keys and certificate are read by the front alone, after the servers have loaded for minutes.",
     source="docs/keys.md",

@@ -24,6 +24,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="engine-overrides",
+    place=35,
     symptom="a SGLANG_* variable that changes nothing, or servers that end after the load over one",
     why="The engine takes a value that it can't parse for unset, and never looks at a name that it does not know.",
     source="SGLang 0.5.23 environ.py (EnvField.get), disaggregation/nixl/conn.py (NixlKVManager)",

@@ -20,6 +20,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="expandable-segments",
+    place=30,
     symptom="everything works, but first tokens of long prompts take minutes: KV moves at about 0.3 GB/s",
     why="Memory that PyTorch maps that way can't be shared by CUDA IPC, so UCX silently falls back to TCP.",
     source="ai-dynamo/nixl#1754; rtx6kpro PR#68 turns it off",

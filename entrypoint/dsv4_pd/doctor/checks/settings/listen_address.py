@@ -47,6 +47,7 @@ def _told(port: Port, code: int) -> tuple[str, str, str]:
 
 CHECK = Check(
     name="listen-address",
+    place=10,
     symptom="exit code 2 that names DSV4_HOST, DSV4_OPS_HOST or a port",
     why="Neither waiting nor ending another program helps: each start would fail after loading 146 GB.",
     source="bind(2); owncast#1398 (:: and ::1); socket(7) on ports below ip_unprivileged_port_start",

@@ -24,6 +24,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="nccl-overrides",
+    place=50,
     symptom="all-reduce takes most of each step, or NCCL finds no transport",
     why="Peer copies, then shared memory, then sockets: each step down costs about a factor of ten in latency.",
     source="NCCL user guide (environment variables); local-inference-lab/rtx6kpro#15",

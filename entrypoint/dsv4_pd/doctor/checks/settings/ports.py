@@ -29,6 +29,7 @@ def _told(port: Port, code: int) -> str:
 
 CHECK = Check(
     name="ports",
+    place=20,
     symptom='"address already in use" minutes after the start, or a pair whose servers never connect',
     why="A failed bind of the bootstrap port is only logged: the server says it is ready and no request works.",
     source="sglang PR#21268, #37215, common/conn.py (silent bind failure); NVIDIA/srt-slurm PR#155",

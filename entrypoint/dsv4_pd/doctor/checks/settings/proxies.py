@@ -43,6 +43,7 @@ def _covers(entry: str) -> bool:
 
 CHECK = Check(
     name="proxies",
+    place=70,
     symptom="the API answers 502 or 407 with a proxy's page; health probes fail on a healthy pair",
     why="Programs that honour a proxy send even loopback calls through it unless NO_PROXY says otherwise.",
     source="curl and requests documentation (NO_PROXY); docker's proxy settings reach every container",

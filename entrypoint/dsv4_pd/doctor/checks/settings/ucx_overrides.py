@@ -33,6 +33,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="ucx-overrides",
+    place=40,
     symptom="KV transfers about 100 times slower than the link, no error anywhere",
     why="UCX silently takes whatever lane is left; without the CUDA ones that is TCP through host memory.",
     source="vllm#52607; ai-dynamo/nixl#1097, PR#2208; sglang#6320",

@@ -23,6 +23,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="visible-devices",
+    place=60,
     symptom='"no CUDA-capable device", or servers on other cards than expected',
     why="The variable's order and numbering differ from the driver's; an empty value hides all cards.",
     source="local-inference-lab/rtx6kpro daily summaries 2026-07-28 (an empty value reordered devices); vllm#20939",

@@ -21,6 +21,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="clock",
+    place=10,
     symptom="TLS errors when the model is downloaded; logs that don't line up",
     why="Certificates are refused by a clock that is days off.",
     source="systemd timedatectl(1)",

@@ -36,6 +36,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="disk-space",
+    place=80,
     symptom='"No space left on device" in the middle of a download or of a kernel build',
     why="The checkpoint takes about 160 GB once; compiled kernels take some GB more.",
     source="the checkpoint's index (total size); peers' pages on JIT cache sizes",

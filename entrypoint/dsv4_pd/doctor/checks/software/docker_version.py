@@ -35,6 +35,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="docker-version",
+    place=30,
     symptom='the container stays "starting" long after it serves; GPUs vanish after a daemon-reload',
     why="Before Docker 25 the health check ignores its start interval; old toolkits lose devices.",
     source="Docker 25.0 release notes; NVIDIA/nvidia-container-toolkit#48",

@@ -20,6 +20,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="engine-installed",
+    place=60,
     symptom='the servers exit at once with "No such file" or "No module named sglang"',
     why="Control plane, engine and router live in three environments; each must have been installed.",
     source="docs/image.md (one environment each for control plane, engine and routers)",

@@ -22,6 +22,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="kernel-cache",
+    place=90,
     symptom='"failed to map segment from shared object: Operation not permitted" at each start',
     why="The engine loads every kernel of its own from a library in the cache folder, also those that the image brings "
     "compiled. Docker mounts a --tmpfs without `exec`, where that is refused, after minutes of compiling.",

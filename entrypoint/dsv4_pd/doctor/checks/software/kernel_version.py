@@ -23,6 +23,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="kernel-version",
+    place=20,
     symptom="the driver's module doesn't build, or cards fall off the bus under load",
     why="These cards need the open kernel modules of a recent driver, which old kernels don't support well.",
     source="NVIDIA driver README (supported kernels, open modules for Blackwell)",

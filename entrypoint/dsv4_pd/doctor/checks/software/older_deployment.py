@@ -21,6 +21,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="older-deployment",
+    place=50,
     symptom="after a reboot the ports or the cards are taken",
     why="A unit that is still enabled starts before the container and takes GPUs and ports.",
     source="the deployment that this product replaces ran as three systemd units",

@@ -35,6 +35,7 @@ def _seconds(text: str) -> float | None:
 
 CHECK = Check(
     name="stop-grace",
+    place=40,
     symptom="answers are cut off when the container is stopped, although DSV4_DRAIN_TIMEOUT is long enough",
     why="Docker kills a container that has not stopped within its grace period, in the middle of the drain.",
     source="docker stop --timeout; docs/compose.md (stop_grace_period)",

@@ -19,6 +19,7 @@ def _run(s: Situation) -> Finding:
 
 CHECK = Check(
     name="toolchain",
+    place=70,
     symptom='"ninja: not found", "Python.h" or nvcc errors at the first request, long after the start',
     why="FlashInfer, TVM-FFI and Triton build kernels on first use; a missing tool shows only then.",
     source="sglang#1067, #5002; vllm#49497; theroyallab/tabbyAPI PR#456",
