@@ -13,7 +13,7 @@ _LOWEST, _HIGHEST, _SLICES = 10_000, 29_000, 8
 
 
 def _numbers() -> Iterator[int]:
-    """For ever, each worker of pytest from a slice of its own, so that none takes what another has not bound yet."""
+    """Without end, each worker of pytest from a slice of its own, so that none takes what another has not bound yet."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _SLICES
     size = (_HIGHEST - _LOWEST) // _SLICES
     at = random.SystemRandom().randrange(size)
