@@ -12,7 +12,7 @@ import pytest
 from dsv4_pd.doctor.catalogue import examine
 from dsv4_pd.doctor.checks.driver import gpu_visible
 from dsv4_pd.doctor.checks.settings.proxies import excepts_loopback
-from dsv4_pd.host import nvml_causes, parse, system
+from dsv4_pd.host import nvml_causes, parse, system, unit_files
 from dsv4_pd.host.capture import to_json
 from dsv4_pd.host.facts import Gpu, HostFacts
 from dsv4_pd.host.machine import Replay
@@ -44,9 +44,9 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "status_list": lambda t: parse.status_list(t, "Cpus_allowed_list"),
     "limits": lambda t: parse.limits(t, "Max open files"),
     "shm_mount": parse.shm_mount, "cgroup_path": parse.cgroup_path, "memory_max": parse.memory_max,
-    "cpu_max": parse.cpu_max, "bus_id": parse.bus_id, "bridges": parse.bridges, "unit_command": parse.unit_command,
+    "cpu_max": parse.cpu_max, "bus_id": parse.bus_id, "bridges": parse.bridges, "unit_command": unit_files.unit_command,
     "acs": lambda t: parse.acs_request_redirect(t.encode("utf-8", "surrogatepass") * 9), "cpu_model": parse.cpu_model,
-    "iommu_mode": lambda t: parse.iommu_mode((t,), True, t), "command_ports": parse.command_ports,
+    "iommu_mode": lambda t: parse.iommu_mode((t,), True, t), "command_ports": unit_files.command_ports,
     "selinux": lambda t: parse.selinux(t, t), "user_namespace": parse.user_namespace,
     "uptime": late_devices.uptime, "no_proxy": excepts_loopback, "ending": ended,
     "package": lambda t: system._package(t, "docker.io"), "cause": lambda t: nvml_causes.explained(t, True),

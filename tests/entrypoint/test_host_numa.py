@@ -11,7 +11,7 @@ from dsv4_pd.host.numa import Permission
 from dsv4_pd.plan.around.surroundings import Surroundings
 from dsv4_pd.plan.disk.paths import Paths, profiles_dir
 from dsv4_pd.plan.placement.place import place
-from dsv4_pd.plan.programs.program import programs
+from dsv4_pd.plan.programs.build import programs
 from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.settings.schema import Settings
 from support.machines import read_facts

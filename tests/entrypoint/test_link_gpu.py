@@ -18,7 +18,7 @@ from dsv4_pd.plan.disk import folders
 from dsv4_pd.plan.disk.paths import profiles_dir, share_dir
 from dsv4_pd.plan.placement import place as placement
 from dsv4_pd.plan.plan import complete
-from dsv4_pd.plan.programs.program import programs
+from dsv4_pd.plan.programs.build import programs
 from dsv4_pd.plan.shipped import profiles
 from dsv4_pd.settings.schema import Settings
 from support.machines import read_facts

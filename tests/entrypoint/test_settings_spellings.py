@@ -19,8 +19,9 @@ from dsv4_pd.errors import SettingsError
 from dsv4_pd.plan.disk.paths import Paths
 from dsv4_pd.plan.placement.members import member
 from dsv4_pd.plan.placement.place import Placement
-from dsv4_pd.plan.programs.program import _common_flags, _env_defaults, _role_flags
 from dsv4_pd.plan.programs.router_args import router_argv
+from dsv4_pd.plan.programs.server_env import _env_defaults
+from dsv4_pd.plan.programs.server_flags import _common_flags, _role_flags
 from dsv4_pd.run import health
 from dsv4_pd.settings import hub_token
 from dsv4_pd.settings.consumers import accepts, consumer

@@ -15,9 +15,10 @@ from typing import Any
 from dsv4_pd.doctor import preflight
 from dsv4_pd.plan.disk import folders
 from dsv4_pd.plan.plan import Plan
-from dsv4_pd.run import files, serve
+from dsv4_pd.run import files
 from dsv4_pd.run.console import outlet
 from dsv4_pd.run.console.base import TextConsole
+from dsv4_pd.run.foreground import Foreground
 from dsv4_pd.run.supervision import guard_watch, inherited, sweep
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a program
@@ -63,7 +64,7 @@ def main(folder: Path, options: dict[str, str]) -> int:
         with TextConsole(made, outlet.standard()) as console:
             if "console" in options:
                 console.tick = broken  # type: ignore[method-assign]
-            foreground = serve.Foreground(made, console)
+            foreground = Foreground(made, console)
             if "loop" in options:
                 foreground._stop = broken  # type: ignore[method-assign]
             files.clean = lambda paths: None  # keeps the harness' own files for the next start

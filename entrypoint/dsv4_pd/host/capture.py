@@ -14,9 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 from dsv4_pd.host.facts import HostFacts
 from dsv4_pd.host.machine import CAPTURE_FILE, Machine, Recorder, Replay
 from dsv4_pd.host.numa import Permission
-from dsv4_pd.host.parse import acs_request_redirect, unit_command
+from dsv4_pd.host.parse import acs_request_redirect
 from dsv4_pd.host.read import facts_of, probe_node
 from dsv4_pd.host.system import IN_CONTAINER, UNIT_FOLDER
+from dsv4_pd.host.unit_files import unit_command
 
 _FACTS = TypeAdapter(HostFacts)
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from dsv4_pd.host import parse
 from dsv4_pd.host.facts import ResourceLimits, Software, Unit
 from dsv4_pd.host.machine import Machine
+from dsv4_pd.host.unit_files import command_ports, unit_command
 
 _Limit = TypeVar("_Limit", int, float)
 _CGROUP = "/sys/fs/cgroup"
@@ -100,9 +101,9 @@ def read_units(machine: Machine) -> tuple[Unit, ...]:
     """Enabled systemd units that start a model server: they would take our GPUs and ports at the next boot."""
     found = []
     for name in machine.names(UNIT_FOLDER):
-        command = parse.unit_command(machine.text(f"{UNIT_FOLDER}/{name}") or "")
+        command = unit_command(machine.text(f"{UNIT_FOLDER}/{name}") or "")
         if command:
-            found.append(Unit(name, command, parse.command_ports(command)))
+            found.append(Unit(name, command, command_ports(command)))
     return tuple(found)
 
 

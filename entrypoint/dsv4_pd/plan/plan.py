@@ -12,9 +12,10 @@ from dsv4_pd.plan.around.surroundings import Surroundings
 from dsv4_pd.plan.disk.paths import Paths
 from dsv4_pd.plan.placement.place import Placement, place
 from dsv4_pd.plan.programs.about import about
+from dsv4_pd.plan.programs.build import programs
 from dsv4_pd.plan.programs.environment import child_environment
 from dsv4_pd.plan.programs.guard_build import build as build_guard
-from dsv4_pd.plan.programs.program import PER_RUN, ConfigFile, Program, programs
+from dsv4_pd.plan.programs.program import PER_RUN, ConfigFile, Program
 from dsv4_pd.plan.programs.supervisord_conf import render
 from dsv4_pd.plan.shipped import presets
 from dsv4_pd.plan.shipped.presets import Preset

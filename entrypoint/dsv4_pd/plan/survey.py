@@ -20,7 +20,7 @@ from dsv4_pd.plan.placement.members import Port
 from dsv4_pd.plan.placement.place import choose_profile
 from dsv4_pd.plan.plan import Plan, complete, make_plan
 from dsv4_pd.plan.programs import engine_rules, owned_flags
-from dsv4_pd.plan.programs.program import router_python
+from dsv4_pd.plan.programs.build import router_python
 from dsv4_pd.plan.shipped import catalogue, presets, profiles
 from dsv4_pd.plan.shipped import data as shipped
 from dsv4_pd.plan.shipped.data import Shipped

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from dsv4_pd.errors import Problem, SettingsError
 from dsv4_pd.settings import deprecated, hub_environ, hub_token, otlp
 from dsv4_pd.settings.fields import UnusableKey
-from dsv4_pd.settings.names_of import PATH_MAX, RUN_PATH_MAX, is_folder_like
+from dsv4_pd.settings.places import with_places
 from dsv4_pd.settings.schema import (
     COMPOSE_RENAMED,
     COMPOSE_VERSION,
@@ -41,7 +41,7 @@ def load(environ: Mapping[str, str]) -> Settings:
     problems += hub_token.problems(environ) + hub_environ.numbers(environ) + otlp.problems(environ)
     settings, wrong = _validated(by_name, secrets)
     problems += wrong + _port_clashes(settings) + _halves(settings, wrong, by_name)
-    settings, unplaced = _with_places(settings, environ)
+    settings, unplaced = with_places(settings, environ)
     problems += unplaced
     if problems:
         raise SettingsError(problems)
@@ -63,43 +63,6 @@ def _values(by_name: Mapping[str, str]) -> dict[str, str]:
     """Field -> text of its variable. Blank means unset, in quotes as well; a key's blanks are the key's own fault."""
     found = {field: by_name.get(env_name(field), "") for field in Settings.model_fields}
     return {field: text for field, text in found.items() if text and (field in SECRETS or bare(text))}
-
-
-def _with_places(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, list[Problem]]:
-    """With every path that the operator gave made absolute, so that all programs mean the same place."""
-    places: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for field in sorted(settings.model_fields_set):
-        value = getattr(settings, field)
-        if not isinstance(value, Path) and not _names_a_place(field, value):
-            continue
-        try:
-            places[field] = type(value)(_short(field, placed(str(value), environ)))
-        except ValueError as error:
-            problems.append(Problem(env_name(field), repr(str(value)), str(error), "write another path, in full"))
-    return settings.model_copy(update=places), problems
-
-
-def _short(field: str, path: str) -> str:
-    """A path that the rule took before it was made absolute.
-
-    Raises:
-        ValueError: it is longer than its consumer takes.
-    """
-    most = RUN_PATH_MAX if field == "run_dir" else PATH_MAX
-    if len(path.encode()) > most:
-        raise ValueError(f"a path of at most {most} bytes when it is absolute")
-    return path
-
-
-def _names_a_place(field: str, value: Any) -> bool:
-    """Whether a text is a path here, and could be something else."""
-    return (field == "model" and _is_folder(value)) or (field == "request_log" and value not in ("off", "stdout"))
-
-
-def _is_folder(model: str) -> bool:
-    """What is no name of the Hub, or lies here under that name: the engine takes a folder first, too."""
-    return is_folder_like(model) or model.count("/") > 1 or Path(model).is_dir()
 
 
 def _read_secret_files(by_name: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:

@@ -17,7 +17,8 @@ from dsv4_pd.plan.model.shape import Shape
 from dsv4_pd.plan.placement.members import Member
 from dsv4_pd.plan.placement.place import Placement
 from dsv4_pd.plan.programs import front_build
-from dsv4_pd.plan.programs.program import Program, members
+from dsv4_pd.plan.programs.build import members
+from dsv4_pd.plan.programs.program import Program
 from dsv4_pd.plan.shipped.profiles import Profile
 from dsv4_pd.settings.schema import Settings
 

@@ -20,8 +20,8 @@ from dsv4_pd.plan.flags.argument_parsers import spelled_out as spelled
 from dsv4_pd.plan.model.shape import Shape
 from dsv4_pd.plan.placement.members import member
 from dsv4_pd.plan.placement.place import place
-from dsv4_pd.plan.programs.program import server_flags
 from dsv4_pd.plan.programs.router_args import router_argv
+from dsv4_pd.plan.programs.server_flags import server_flags
 from dsv4_pd.plan.shipped.profiles import Profile
 from dsv4_pd.settings import layout
 from dsv4_pd.settings.fields import SHELL_WORDS

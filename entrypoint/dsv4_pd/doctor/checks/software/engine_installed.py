@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsv4_pd.doctor.base import Check, Finding, fail, ok
 from dsv4_pd.errors import SettingsError
-from dsv4_pd.plan.programs.program import router_python
+from dsv4_pd.plan.programs.build import router_python
 from dsv4_pd.plan.situation import Situation
 
 
