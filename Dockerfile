@@ -160,27 +160,28 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,t
     && $VENVS/smg/bin/python -m smg.launch_router --help > /dev/null
 
 # --- wheels of our own distributions, one stage each so that an edit of one leaves the others' layers alone --------
+# setuptools takes the files' times without that variable: each clone would make other wheels, and another key of the caches.
 # With what all plugins share: it is installed below them, in the kernels' layer.
 FROM tools AS wheel-kernels
 COPY hooks /src/hooks
 COPY kernels /src/kernels
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/hooks /src/kernels && ls /wheels
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/hooks /src/kernels && ls /wheels
 
 FROM tools AS wheel-gate
 COPY gate /src/gate
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/gate && ls /wheels
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/gate && ls /wheels
 
 FROM tools AS wheel-demo
 COPY demo/plugin /src/plugin
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/plugin && ls /wheels
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/plugin && ls /wheels
 
 FROM tools AS wheel-standins
 COPY demo/standins /src/standins
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/standins && ls /wheels
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/standins && ls /wheels
 
 FROM tools AS wheel-appliance
 COPY entrypoint /src/entrypoint
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/entrypoint && ls /wheels
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/entrypoint && ls /wheels
 
 # --- caches: our kernels, compiled for sm_120 without a GPU, and the key that caches of this image bear -----------
 FROM routers AS caches-engine

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +89,31 @@ def test_every_folder_that_is_copied_reaches_the_build() -> None:
     copied = set(re.findall(r"^COPY (?!--from)(\S+) ", TEXT, re.MULTILINE))
     assert len(copied) > 8
     assert [name for name in copied if not any(name == one or name.startswith(f"{one}/") for one in kept)] == []
+
+
+WHEELS = re.compile(
+    r"^FROM tools AS (wheel-\w+)\n((?:COPY .+\n)+)RUN (.+) -w /wheels (.+) && ls /wheels$", re.MULTILINE
+)
+
+
+def wheels(folder: Path, day: str) -> dict[str, str]:
+    """What the image build's own commands make of a copy whose files are of that day: name -> SHA-256."""
+    for _, copies, command, sources in WHEELS.findall(TEXT):
+        for name, target in re.findall(r"^COPY (\S+) /(\S+)$", copies, re.MULTILINE):
+            left_out = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+            shutil.copytree(ROOT / name, folder / target, ignore=left_out)
+            subprocess.run(["find", folder / target, "-exec", "touch", "-d", day, "{}", "+"], check=True)
+        there = " ".join(f"{folder}{source}" for source in sources.split())
+        line = f"{command.replace('/tools/bin/python', sys.executable)} -w {folder}/wheels {there}"
+        subprocess.run(["sh", "-c", line], check=True, capture_output=True)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "wheels").glob("*.whl")}
+
+
+@pytest.mark.slow
+def test_two_clones_make_the_same_wheels(tmp_path: Path) -> None:
+    """Their digest is part of the caches' key, so a rebuild of a commit must not lose what users compiled."""
+    first = wheels(tmp_path / "one", "2025-01-01")
+    assert len(first) == 6 and first == wheels(tmp_path / "two", "2025-02-03")
 
 
 def test_make_hands_in_the_wheel_and_the_budget() -> None:
