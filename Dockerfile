@@ -1,6 +1,9 @@
-# One image: system -> engine -> routers -> caches -> appliance, in the order in which they change.
+# One image: system -> engine -> routers -> caches -> appliance, in the order in which they change. With FLAVOUR=engine-cpu the
+# same control plane on an engine without CUDA: the demo's own, slim image.
 # Built by `make image`; it needs no network but a Debian mirror and a package index, and no GPU.
 ARG BASE=debian:bookworm-slim
+# Which engine the routers and the control plane stand on: `engine`, or `engine-cpu` for the demo alone (make image-demo).
+ARG FLAVOUR=engine
 # Folders of the image, written once: a stage takes those that it names.
 ARG VENVS=/opt/dsv4-pd/venvs
 ARG ENGINE=${VENVS}/engine
@@ -75,6 +78,38 @@ ENV CUDA_HOME=${ENGINE_SITE}/nvidia/cu13
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:${ENGINE_SITE}/nvidia/cu13/bin
 RUN --mount=source=docker/check,target=/src/check $ENGINE/bin/python /src/check/engine.py
 
+# --- engine-cpu: what the demo-cpu profile imports, with torch's CPU build; no CUDA, no compiler --------------------
+FROM ${BASE} AS system-cpu
+# hadolint ignore=DL4006
+RUN --mount=type=cache,target=/var/cache/apt,sharing=locked --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
+    rm -f /etc/apt/apt.conf.d/docker-clean \
+    && apt-get update -q \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+        ca-certificates libnuma1 numactl python3 tini \
+    && rm -rf /var/log/*.log /var/log/apt /usr/share/man/* \
+    && find /usr/share/doc -type f ! -name copyright -delete && find /usr/share/doc -type d -empty -delete \
+    && test -s /usr/share/doc/tini/copyright \
+    && tini --version && numactl --hardware | head -n 1 && python3 -c 'import ssl, sqlite3, sys; print(sys.version)'
+
+# Package indexes have no CPU build of torch: `make image-demo` puts a folder with its wheel in this stage's place.
+FROM scratch AS wheels
+
+FROM system-cpu AS engine-cpu
+ARG ENGINE ENGINE_SITE
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
+    --mount=source=docker/engine-cpu.lock,target=/src/engine-cpu.lock \
+    --mount=source=docker/engine-cpu-nodeps.lock,target=/src/engine-cpu-nodeps.lock \
+    --mount=source=docker/engine-cpu-torch.lock,target=/src/engine-cpu-torch.lock \
+    --mount=from=wheels,target=/wheels --mount=type=secret,id=ca --mount=type=secret,id=index \
+    /src/steps/uv venv -q --python /usr/bin/python3 $ENGINE \
+    && /src/steps/uv pip install -q --python $ENGINE --no-deps --require-hashes --only-binary :all: --find-links /wheels \
+        -r /src/engine-cpu.lock -r /src/engine-cpu-nodeps.lock -r /src/engine-cpu-torch.lock \
+    # Expert parallelism between cards.
+    && rm -r $ENGINE_SITE/nixl_ep_cu13 \
+    && $ENGINE/bin/python -m compileall -q --invalidation-mode unchecked-hash -x '/(tests?|testing/_internal|include|benchmarks?)/' \
+        $ENGINE_SITE \
+    && $ENGINE/bin/python -c 'import nixl, torch; assert torch.version.cuda is None; print(torch.__version__)'
+
 # --- bake: the engine's own kernels, compiled for sm_120 without a GPU (docs/cache.md) ------------------------------
 # `all` is what is released; `own` compiles none of them, for a build that only has to run (ours are always in); `full`
 # adds the experts' kernels, hours on two cores.
@@ -110,7 +145,8 @@ RUN --mount=from=bake-source-flashinfer,target=/src/hooks \
     && $ENGINE/bin/python -m dsv4_bake.flashinfer /tmp/flashinfer $long && rm -r /tmp/flashinfer; }
 
 # --- the two routers, each in an environment without torch ---------------------------------------------------------
-FROM engine AS routers
+# hadolint ignore=DL3006
+FROM ${FLAVOUR} AS routers
 ARG VENVS
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
     --mount=source=docker/router.lock,target=/src/router.lock --mount=source=docker/smg.lock,target=/src/smg.lock \
@@ -124,26 +160,31 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,t
     && $VENVS/smg/bin/python -m smg.launch_router --help > /dev/null
 
 # --- wheels of our own distributions, one stage each so that an edit of one leaves the others' layers alone --------
+# setuptools takes the files' times without that variable: each clone would make other wheels, and another key of the caches.
 # With what all plugins share: it is installed below them, in the kernels' layer.
 FROM tools AS wheel-kernels
 COPY hooks /src/hooks
 COPY kernels /src/kernels
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/hooks /src/kernels && ls /wheels
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/hooks /src/kernels && ls /wheels
 
 FROM tools AS wheel-gate
 COPY gate /src/gate
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/gate && ls /wheels
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/gate && ls /wheels
 
 FROM tools AS wheel-demo
 COPY demo/plugin /src/plugin
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/plugin && ls /wheels
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/plugin && ls /wheels
+
+FROM tools AS wheel-standins
+COPY demo/standins /src/standins
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/standins && ls /wheels
 
 FROM tools AS wheel-appliance
 COPY entrypoint /src/entrypoint
-RUN /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/entrypoint && ls /wheels
+RUN SOURCE_DATE_EPOCH=1580601600 /tools/bin/python -m pip wheel -q --no-deps --no-build-isolation -w /wheels /src/entrypoint && ls /wheels
 
 # --- caches: our kernels, compiled for sm_120 without a GPU, and the key that caches of this image bear -----------
-FROM routers AS caches
+FROM routers AS caches-engine
 ARG ENGINE ENGINE_SITE
 COPY --from=bake-tvm-ffi /caches/jit /opt/dsv4-pd/caches/jit
 COPY --from=bake-tilelang /caches/tilelang /opt/dsv4-pd/caches/tilelang
@@ -168,8 +209,27 @@ RUN --mount=source=docker/engine.lock,target=/src/engine.lock --mount=source=doc
     && printf '%.12s\n' "$sum" > /opt/dsv4-pd/cache-key \
     && grep -Ex '[0-9a-f]{12}' /opt/dsv4-pd/cache-key
 
+# The demo compiles nothing. What a CPU build of torch lacks is stood in for, and the plugin's self-check loads it all.
+FROM routers AS caches-engine-cpu
+ARG ENGINE
+RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
+    --mount=from=wheel-kernels,source=/wheels,target=/wheels --mount=from=wheel-standins,source=/wheels,target=/standins \
+    --mount=from=wheel-demo,source=/wheels,target=/demo \
+    --mount=source=docker/engine-cpu.lock,target=/src/locks/engine-cpu.lock \
+    --mount=source=docker/engine-cpu-nodeps.lock,target=/src/locks/engine-cpu-nodeps.lock \
+    --mount=source=docker/engine-cpu-torch.lock,target=/src/locks/engine-cpu-torch.lock \
+    /src/uv pip install -q --no-deps --compile-bytecode --python $ENGINE /wheels/dsv4_hooks-*.whl /standins/*.whl \
+    && /src/uv pip install -q --no-deps --python $ENGINE --target /tmp/demo /demo/*.whl \
+    && PYTHONPATH=/tmp/demo $ENGINE/bin/python -m dsv4_cpu_pd.selfcheck && rm -r /tmp/demo \
+    && install -d /opt/dsv4-pd/caches \
+    && cat /src/locks/* /wheels/dsv4_hooks-*.whl > /tmp/inputs \
+    && sum=$(sha256sum /tmp/inputs) && rm /tmp/inputs \
+    && printf '%.12s\n' "$sum" > /opt/dsv4-pd/cache-key \
+    && grep -Ex '[0-9a-f]{12}' /opt/dsv4-pd/cache-key
+
 # --- appliance: the control plane and its data --------------------------------------------------------------------
-FROM caches AS appliance
+# hadolint ignore=DL3006
+FROM caches-${FLAVOUR} AS appliance
 ARG VENVS ENGINE ENGINE_SITE SHARE
 # The dependencies of the control plane change rarely, the control plane often.
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps,target=/src/steps \
@@ -206,6 +266,7 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/u
 COPY config ${SHARE}/config
 COPY docker/entry.sh /usr/local/bin/dsv4-pd
 COPY docker/compose-version LICENSE /opt/dsv4-pd/
+ARG FLAVOUR
 RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/uv,target=/src/uv \
     --mount=from=wheel-appliance,source=/wheels,target=/wheels \
     --mount=source=docker/sbom.py,target=/src/sbom.py --mount=from=sbom,source=/sbom,target=/sbom \
@@ -214,7 +275,7 @@ RUN --mount=from=tools,source=/tools,target=/tools --mount=source=docker/steps/u
     && $python -c 'from dsv4_pd.cli.app import COMMANDS; print(*COMMANDS, "guard", sep="\n")' > /opt/dsv4-pd/commands \
     && $python -c 'import dsv4_pd; print(dsv4_pd.__version__)' > /opt/dsv4-pd/version \
     && /sbom/bin/python /src/sbom.py "$(cat /opt/dsv4-pd/version)" $VENVS/* > /opt/dsv4-pd/sbom.cdx.json \
-    && $python -m dsv4_pd.run.cache.check /opt/dsv4-pd/caches \
+    && { [ $FLAVOUR = engine-cpu ] || $python -m dsv4_pd.run.cache.check /opt/dsv4-pd/caches; } \
     && test -z "$(find $VENVS/appliance/share ! -perm -o=r)" \
     && dsv4-pd version && DSV4_PROFILE=demo-cpu dsv4-pd plan > /tmp/plan && head -n 1 /tmp/plan && rm /tmp/plan
 
@@ -240,6 +301,7 @@ LABEL org.opencontainers.image.title="dsv4-pd" \
     dsv4-pd.arch="sm_120" \
     dsv4-pd.cache-schema="1" \
     dsv4-pd.baked="${BAKE}" \
+    dsv4-pd.target="${FLAVOUR}" \
     dsv4-pd.compose-version="${COMPOSE_VERSION}"
 # All addresses, because the container is the boundary: compose.yaml publishes the API where DSV4_HOST says and the
 # ops port on the host's loopback. Without containers the ops port's own default is loopback.

@@ -89,7 +89,7 @@ def statement(image: str, names: list[str], labels: dict[str, str], created: str
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
                 "externalParameters": {
-                    "target": labels.get("dsv4-pd.target", "appliance"),
+                    "flavour": labels.get("dsv4-pd.target", ""),
                     "version": labels.get(f"{LABELS}version", ""),
                     "bake": labels.get("dsv4-pd.baked", ""),
                 },

@@ -29,6 +29,20 @@ image: docker-engine ## Build the image and print its size by layer
 	docker build $(BUILD_ARGS) $(ATTEST) -t $(IMAGE) $(ARGS) .
 	@docker/layers.sh $(IMAGE)
 
+# The build can't see a folder that this machine's pip knows; the wheel goes in as a build context of its own.
+CPU_TORCH = $(PYTHON) -m pip download -q --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
+  --python-version 3.11 --platform manylinux_2_28_x86_64 -d $(BUILD_INPUTS)/wheels -r docker/engine-cpu-torch.lock
+NO_CPU_TORCH = torch: found no CPU build of it, expected the one that docker/engine-cpu-torch.lock names; \
+set PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu, or PIP_FIND_LINKS to a folder that has it
+
+image-demo: docker-engine ## Build the slim image of the demo, IMAGE-demo: the CPU engine, no CUDA, at most 2.5 GB
+	@PYTHON="$(PYTHON)" docker/build-inputs.sh $(BUILD_INPUTS)
+	@mkdir -p $(BUILD_INPUTS)/wheels
+	@$(CPU_TORCH) || { echo "$(NO_CPU_TORCH)" >&2; exit 2; }
+	docker build $(BUILD_ARGS) --build-arg FLAVOUR=engine-cpu --build-arg BAKE=none --build-arg CUDA=none \
+	  --build-context wheels=$(BUILD_INPUTS)/wheels $(ATTEST) -t $(IMAGE)-demo $(ARGS) .
+	@docker/layers.sh $(IMAGE)-demo 2500000000
+
 push: ## Push the image to the registry in IMAGE and print its digest
 	@docker/push.sh $(IMAGE)
 
@@ -41,4 +55,4 @@ test-image: $(VENVS)/dev/.done ## Test the image on the Docker Engine (make imag
 lock-engine: ## Resolve the engine's lock and the build tools' lock again
 	@docker/lock.sh "$(PYTHON)"
 
-.PHONY: docker-engine image push bundle test-image lock-engine
+.PHONY: docker-engine image image-demo push bundle test-image lock-engine

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "docs/releases/*": "`make release` makes it at the first release",
     ".github/CODEOWNERS": "docs/releasing.md says why there is none, and how to make one",
     "provenance*.json": "`make bundle` writes them, into dist/",
+    "sbom.cdx.json": "the image build writes it, and `make bundle` takes it out into dist/",
     "compose.override.yaml": "an operator's file, which Compose reads by itself",
     "openapi.json": "a route of the API; tests/api/openai holds an excerpt of OpenAI's",
     "disaggregation/common/conn.py": "the engine's, below sglang/srt",
