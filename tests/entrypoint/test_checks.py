@@ -383,7 +383,7 @@ def test_every_check_is_provoked() -> None:
     """A check that nothing here can turn away from ok would be one that can't fail."""
     provoked = {check for _, check in [*FACTS.values(), *ENVIRONMENT.values(), *AROUND.values()]}
     alone = {"gpu-memory", "memory-fit", "all-reduce", "ports", "api-key", "door-files", "listen-address"}  # below
-    alone |= {"deprecated-settings"}  # in test_deprecated.py
+    alone |= {"link-timeout", "deprecated-settings"}  # below; in test_deprecated.py
     assert {check.name for check in CHECKS} - provoked == alone
 
 
@@ -708,3 +708,21 @@ def test_a_check_s_file_has_its_name() -> None:
     assert [module_of(check).replace("_", "-") for check in CHECKS] == [check.name for check in CHECKS]
     for check in accepted.CHECKS:
         assert check.run.__module__ == f"dsv4_pd.verify.checks.{check.name}"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "context", "layout", "verdict"),
+    [
+        (600.0, 1_048_576, "pd", CheckVerdict.OK),
+        (60.0, 262_144, "pd", CheckVerdict.WARN),
+        (132.0, 262_144, "pd", CheckVerdict.OK),
+        (60.0, 262_144, "single", CheckVerdict.SKIP),
+    ],
+)
+def test_the_link_waits_for_the_longest_prompt(
+    seconds: float, context: int, layout: str, verdict: CheckVerdict
+) -> None:
+    asked = {"link_timeout": seconds, "context_length": context, "layout": layout}
+    finding = verdicts(situation(**asked))["link-timeout"]
+    assert finding.verdict is verdict, finding
+    assert verdict is not CheckVerdict.WARN or "DSV4_LINK_TIMEOUT=132 " in finding.remedy
