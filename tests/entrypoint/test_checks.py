@@ -722,7 +722,7 @@ def test_a_check_s_file_has_its_name() -> None:
 def test_the_link_waits_for_the_longest_prompt(
     seconds: float, context: int, layout: str, verdict: CheckVerdict
 ) -> None:
-    asked = {"link_timeout": seconds, "context_length": context, "layout": layout}
-    finding = verdicts(situation(**asked))["link-timeout"]
+    found = situation(link_timeout=seconds, context_length=context, layout=layout)
+    finding = verdicts(found)["link-timeout"]
     assert finding.verdict is verdict, finding
     assert verdict is not CheckVerdict.WARN or "DSV4_LINK_TIMEOUT=132 " in finding.remedy
