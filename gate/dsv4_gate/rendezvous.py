@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +50,12 @@ class Rendezvous:
     def __call__(
         self, original: Make, hostname: str, port: int, rank: int, world_size: int, timeout: Any, use_libuv: bool = True
     ) -> Any:
-        """torch's own store where this rank serves none, or is told an address that is no loopback."""
+        """torch's own store where this rank serves none, or is told an address that is no loopback.
+
+        A member of several hosts is told its own address, and its ranks are here all the same.
+        """
+        if hostname == os.environ.get("SGLANG_HOST_IP"):
+            hostname = "127.0.0.1"
         if rank != 0 or not is_loopback(hostname):
             return original(hostname, port, rank, world_size, timeout, use_libuv)
         try:
