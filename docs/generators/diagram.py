@@ -16,14 +16,17 @@ STEP = 20.0  # seconds between two observations: longer than the router's bound,
 Edge = tuple[StateName, StateName]
 
 
-def edges() -> frozenset[Edge]:
-    """Every change of state that some observation can bring about."""
+def edges(*, member: bool = False) -> frozenset[Edge]:
+    """Every change of state that some observation can bring about.
+
+    `member`: of the guard of one of several hosts, which has a server and no router; JOINABLE is its alone.
+    """
     found: set[Edge] = set()
     seen: set[object] = set()
     front = [initial(0.0), initial(0.0, "nothing is started")]
     while front:
         state = front.pop()
-        for view in _observations(state):
+        for view in _of_member(state) if member else _observations(state):
             after, _ = next_state(state, view, LIMITS)
             if after.name is not state.name:
                 found.add((state.name, after.name))
@@ -51,6 +54,13 @@ def _observations(state: State) -> Iterator[Observation]:
     yield Observation(now, (prefill, decode), router, gpu_lost="GPU lost")
 
 
+def _of_member(state: State) -> Iterator[Observation]:
+    """The same of one server without a router: what crosses it is the proof."""
+    for seen in _observations(state):
+        crossed = replace(seen.canary, failures=0, failure="")
+        yield replace(seen, servers=seen.servers[-1:], router=None, canary=crossed)
+
+
 def mermaid() -> str:
     """The diagram's text; edges into the two endings are drawn once, from the group of states that have them."""
     drawn = edges()
@@ -64,7 +74,7 @@ def mermaid() -> str:
     lines += ["    }"]
     for ending in sorted(CLOSING):
         sources = {a for a, b in drawn if b is ending}
-        group = set(StateName) - CLOSING - ARRIVING - {StateName.SAFE}
+        group = set(StateName) - CLOSING - ARRIVING - {StateName.SAFE, StateName.JOINABLE}
         lines += (
             [f"    running --> {ending}"] if group <= sources else [f"    {a} --> {ending}" for a in sorted(sources)]
         )

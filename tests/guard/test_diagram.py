@@ -17,10 +17,17 @@ def test_the_page_is_fresh() -> None:
 
 
 def test_the_edges_of_the_design() -> None:
-    found = edges()
+    found, members = edges(), edges(member=True)
     assert {(READY, DEGRADED), (DEGRADED, READY), (RECOVERING, READY), (READY, RECOVERING)} <= found
     for name in set(StateName) - CLOSING - ARRIVING:
-        assert (name, StateName.STOPPING) in found
+        assert (name, StateName.STOPPING) in found | members
     assert not [edge for edge in found if edge[0] in CLOSING], "an ending is final"
     assert not [edge for edge in found if StateName.SAFE in edge and edge[1] is not StateName.STOPPING]
     assert not [edge for edge in found if edge[1] is DEGRADED and edge[0] is not READY], "doubt is only for who serves"
+    assert not [edge for edge in found if StateName.JOINABLE in edge], "on one host the router's canary proves the path"
+    assert {
+        (StateName.JOINABLE, READY),
+        (READY, StateName.JOINABLE),
+        (StateName.LOADING, StateName.JOINABLE),
+    } <= members
+    assert not [edge for edge in members if edge[0] in CLOSING], "an ending is final"

@@ -10,7 +10,7 @@ from dsv4_pd.run.states import StateName
 @pytest.mark.parametrize("state", StateName)
 def test_status_and_body_agree(state: StateName) -> None:
     status, body = ops.ready_of({"state": state, "reason": "r"})
-    assert (status == 200) == body["ready"] == (state in ("READY", "DEGRADED"))
+    assert (status == 200) == body["ready"] == (state in ("JOINABLE", "READY", "DEGRADED"))
     status, body = ops.live_of({"state": state, "reason": "r", "heartbeat_monotonic": 100.0}, 101.0)
     assert (status == 200) == body["live"] == (state not in ("FAILED", "STOPPING"))
 

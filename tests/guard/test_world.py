@@ -109,6 +109,7 @@ def test_what_is_known_of_bootstrap_and_router_while_prefill_is_silent(
     seen.servers["prefill"].on_ready(ready, time.monotonic())
     run(answers(seen, probes).bootstrap(seen.config.servers[0]))
     run(answers(seen, probes).router())
+    assert seen.router is not None
     assert (seen.servers["prefill"].bootstrap, seen.router.ready) == (bootstrap, router)
 
 
@@ -118,6 +119,7 @@ def test_a_time_out_of_bootstrap_and_router_is_silence(tmp_path: Path, part: str
     probes.answers = {"/health": Answer.SILENT, "/readiness": Answer.SILENT}
     run(answers(seen, probes).bootstrap(seen.config.servers[0]))
     run(answers(seen, probes).router())
+    assert seen.router is not None
     assert (seen.servers["prefill"].bootstrap, seen.router.ready) == (Answer.SILENT, Answer.SILENT)
 
 

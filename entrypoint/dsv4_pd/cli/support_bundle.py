@@ -31,8 +31,7 @@ def command(output: Path | None, no_redact: bool) -> None:
     files = support_bundle.collect(situation, machine, facts_of(Replay(machine)))
     redactor = None
     if not no_redact:
-        key = situation.settings.api_key
-        redactor = Redactor(known_secrets(os.environ, [key.get_secret_value()] if key else []))
+        redactor = Redactor(known_secrets(os.environ, situation.settings.secrets))
         uuids = (gpu["uuid"] for gpu in recorder.record["nvml"].get("gpus", []))
         files = support_bundle.renamed(files, invented_uuids(uuids))
     size = support_bundle.pack(target, files, redactor)

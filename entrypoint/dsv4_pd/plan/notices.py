@@ -19,6 +19,7 @@ class NoticeKind(enum.Enum):
     MODEL_ABSENT = enum.auto()  # a model that `serve` fetches before it starts servers
     MODEL_UNPINNED = enum.auto()  # one of which the commit, and so the folder, is known only then
     MODEL_UNREAD = enum.auto()  # one whose config.json decides flags, and is not here
+    LINK_OVER_TCP = enum.auto()  # the KV cache crosses TCP between hosts
     DEPRECATED = enum.auto()  # a setting that has another name now
 
 

@@ -33,8 +33,7 @@ class Mask:
     """Replaces what must not be shown in texts of a plan."""
 
     def __init__(self, plan: Plan) -> None:
-        key = plan.settings.api_key
-        self._redactor = Redactor(known_secrets(plan.environ, [key.get_secret_value()] if key else []))
+        self._redactor = Redactor(known_secrets(plan.environ, plan.settings.secrets))
 
     def text(self, text: str) -> str:
         """Any text, line breaks kept."""

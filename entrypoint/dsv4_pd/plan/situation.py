@@ -47,7 +47,7 @@ class Situation:
     @property
     def on_gpus(self) -> bool:
         """Whether GPUs are asked for; on the CPU profile most hardware questions don't arise."""
-        return self.profile is None or self.profile.device == "cuda"
+        return self.settings.role != "router" and (self.profile is None or self.profile.device == "cuda")
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -66,6 +66,8 @@ def run(environ: Mapping[str, str]) -> int:
 def _model_is_missing(situation: Situation, environ: Mapping[str, str]) -> bool:
     """By the survey that the plan is made of, too: another container may have fetched the model since."""
     settings = situation.settings
+    if settings.role == "router":
+        return False  # it loads none
     state = situation.around.paths.state
     return situation.around.model.path is None or order.needed(settings.model, settings.model_revision, environ, state)
 

@@ -14,6 +14,7 @@ class StateName(StrEnum):
     BOOTING = "BOOTING"  # no server process is up yet
     LOADING = "LOADING"  # a server does not answer /ready yet
     WARMING = "WARMING"  # servers ready; router, link or proof not yet
+    JOINABLE = "JOINABLE"  # a member of several hosts: it would serve, and no request of a router has crossed it lately
     READY = "READY"  # a request went through, end to end
     DEGRADED = "DEGRADED"  # serving, but something is silent or unproved
     RECOVERING = "RECOVERING"  # not serving, on the way back
@@ -23,7 +24,8 @@ class StateName(StrEnum):
 
 
 WAY = frozenset({"front", "router"})  # the programs between a client and the servers; every other one is a server
-SERVING = frozenset({StateName.READY, StateName.DEGRADED})
+SERVING = frozenset({StateName.JOINABLE, StateName.READY, StateName.DEGRADED})
+PROVED = frozenset({StateName.JOINABLE, StateName.READY})  # a start that has come to its end
 ARRIVING = frozenset({StateName.DOWNLOADING})  # before the guard is: the download's own process says so
 STARTING = frozenset({StateName.BOOTING, StateName.LOADING, StateName.WARMING})
 CLOSING = frozenset({StateName.FAILED, StateName.STOPPING})
@@ -33,6 +35,7 @@ TONES: Mapping[StateName, Literal["busy", "good", "warn", "bad"]] = {
     StateName.BOOTING: "busy",
     StateName.LOADING: "busy",
     StateName.WARMING: "busy",
+    StateName.JOINABLE: "good",
     StateName.READY: "good",
     StateName.DEGRADED: "warn",
     StateName.RECOVERING: "warn",

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, InstanceOf, PlainSerializer, SecretStr
 
-from dsv4_pd.settings import gpu_list, layout, names_of
+from dsv4_pd.settings import gpu_list, interfaces, layout, names_of, peers
 from dsv4_pd.settings.layout import Layout
 from dsv4_pd.settings.rule import Rule
 
@@ -133,6 +133,10 @@ LAYOUT = Rule(layout.EXPECTED, layout.read)
 WORD = Rule("one of the words listed, in any case", _word)
 GPUS = Rule(gpu_list.ACCEPTS, gpu_list.read)
 ADDRESS = Rule(names_of.ADDRESS_ACCEPTS, names_of.address)
+OWN_ADDRESS = Rule(names_of.OWN_ADDRESS_ACCEPTS, names_of.own_address)
+NET_DEVICES = Rule(interfaces.ACCEPTS, interfaces.read)
+PREFILLS = Rule(peers.PREFILLS_ACCEPTS, peers.prefills)
+DECODES = Rule(peers.DECODES_ACCEPTS, peers.decodes)
 MODEL = Rule(names_of.MODEL_ACCEPTS, names_of.model)
 TEMPLATE = Rule(names_of.TEMPLATE_ACCEPTS, names_of.template)
 REVISION = Rule(names_of.REVISION_ACCEPTS, names_of.revision)
@@ -157,6 +161,10 @@ GpuList = Annotated[tuple[str, ...], GPUS]
 ExtraArgs = Annotated[str, SHELL_WORDS]
 LayoutText = Annotated[InstanceOf[Layout] | None, LAYOUT, PlainSerializer(_spelled)]
 Address = Annotated[str, ADDRESS]
+OwnAddress = Annotated[str, OWN_ADDRESS]
+NetDevices = Annotated[tuple[str, ...], NET_DEVICES]
+Prefills = Annotated[tuple[str, ...], PREFILLS]
+Decodes = Annotated[tuple[str, ...], DECODES]
 Model = Annotated[str, MODEL]
 Revision = Annotated[str, REVISION]
 ServedName = Annotated[str, SERVED_NAME]

@@ -15,6 +15,7 @@ Kind = Literal["pd", "replicas", "single"]
 RoleName = Literal["prefill", "decode", "single"]
 ROLES: tuple[RoleName, ...] = get_args(RoleName)
 PAIR_ROLES: tuple[RoleName, ...] = ("prefill", "decode")
+ContainerRole = Literal["all", "prefill", "decode", "router"]
 TENSOR_PARALLEL = (8, 4, 2, 1)  # must divide the model's 64 heads and 8 output groups
 MOST = 9  # members of a role: the ports of further ones are ten apart (plan/placement/members.py)
 AUTO = "auto"

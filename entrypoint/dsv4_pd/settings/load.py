@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dsv4_pd.errors import Problem, SettingsError
-from dsv4_pd.settings import deprecated, hub_environ, hub_token, otlp
+from dsv4_pd.settings import deprecated, hub_environ, hub_token, otlp, role
 from dsv4_pd.settings.fields import UnusableKey
 from dsv4_pd.settings.names_of import PATH_MAX, RUN_PATH_MAX, is_folder_like
 from dsv4_pd.settings.schema import (
@@ -42,7 +42,8 @@ def load(environ: Mapping[str, str]) -> Settings:
     settings, wrong = _validated(by_name, secrets)
     problems += wrong + _port_clashes(settings) + _halves(settings, wrong, by_name)
     settings, unplaced = _with_places(settings, environ)
-    problems += unplaced
+    settings, unsettled = role.settle(settings, by_name)
+    problems += unplaced + ([] if wrong else unsettled)
     if problems:
         raise SettingsError(problems)
     return settings.telling({one.old: one.told(_word(one, by_name)) for one in _used(by_name)})

@@ -13,6 +13,7 @@ from typing import Any
 from dsv4_pd.settings.text import bare
 
 ADDRESS_ACCEPTS = "an IP address of this machine, such as 0.0.0.0, 127.0.0.1 or ::, or localhost; no port, no URL"
+OWN_ADDRESS_ACCEPTS = "an IPv4 address of this machine that other hosts reach, such as 10.0.0.1"
 MODEL_ACCEPTS = (
     "a name that `dsv4-pd models` lists, a Hugging Face name such as deepseek-ai/DeepSeek-V4-Flash-0731, "
     "or a folder (/models/x, ~/x, ./x)"
@@ -56,6 +57,18 @@ def address(value: Any) -> str:
     if found.is_multicast or found == _BROADCAST:  # the kernel would take it, and nobody could connect
         raise ValueError(f"{ADDRESS_ACCEPTS} ({found} is one of many listeners, and connects nobody)")
     return str(found)
+
+
+def own_address(value: Any) -> str:
+    """One address, which others are told.
+
+    >>> own_address("10.0.0.1")
+    '10.0.0.1'
+    """
+    found = address(value)
+    if ":" in found or found == "0.0.0.0":
+        raise ValueError
+    return found
 
 
 def _plain(text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
 
 from dsv4_pd.settings import deprecated
 from dsv4_pd.settings.fields import (
@@ -20,6 +20,7 @@ from dsv4_pd.settings.fields import (
     Address,
     Context,
     Count,
+    Decodes,
     Duration,
     ExtraArgs,
     File,
@@ -31,8 +32,11 @@ from dsv4_pd.settings.fields import (
     Key,
     LayoutText,
     Model,
+    NetDevices,
     Origins,
+    OwnAddress,
     Port,
+    Prefills,
     RequestLog,
     Revision,
     RunFolder,
@@ -41,6 +45,7 @@ from dsv4_pd.settings.fields import (
     Template,
     is_duration,
 )
+from dsv4_pd.settings.layout import ContainerRole
 
 PREFIX = "DSV4_"
 # Names that the first compose.yaml read. They mean nothing natively, where another tool may use them.
@@ -48,7 +53,7 @@ COMPOSE_RENAMED = {"API_KEY_FILE": "DSV4_API_KEY_FILE", "API_BIND": "DSV4_HOST",
 COMPOSE_VERSION = "DSV4_COMPOSE_VERSION"  # set by compose.yaml alone
 # Read by the image, the compose file or the engine's plugins, not by the control plane; allowed, never typos.
 FOREIGN = frozenset({"DSV4_IMAGE", COMPOSE_VERSION, "DSV4_PLUGIN_RECORD_DIR", "DSV4_CPU_PD_CORRUPT"})
-SECRETS = ("api_key",)
+SECRETS = ("api_key", "member_key")
 
 
 def _venv(name: str) -> Path:
@@ -218,6 +223,25 @@ class Settings(BaseModel):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], WORD] = Field(
         "info", description="Log level of the appliance and the servers."
     )
+    # several hosts (docs/many-hosts.md)
+    role: Annotated[ContainerRole, WORD] = Field(
+        "all", description="What this container is of an appliance on several hosts; `all`: the whole of it, on one."
+    )
+    address: OwnAddress | None = Field(
+        None,
+        description="Own address of a prefill or decode, which the router and its peers reach; default: that of the "
+        "first of `DSV4_NET_DEVICES`.",
+    )
+    net_devices: NetDevices = Field(
+        (), description="Devices that the KV cache crosses between hosts; default: the interface of `DSV4_ADDRESS`."
+    )
+    member_key: Key | None = Field(
+        None,
+        description="Key between router and members, the same for all; required where one is beyond loopback. "
+        "`DSV4_API_KEY` stays the clients' own.",
+    )
+    prefills: Prefills = Field((), description="The prefills that a router has.")
+    decodes: Decodes = Field((), description="The decodes that a router has.")
     # internals: only a second appliance on the same host needs other values
     prefill_port: Port = Field(30000, description="Prefill's HTTP port on loopback (`single` uses it too).")
     decode_port: Port = Field(30001, description="Decode's HTTP port on loopback.")
@@ -260,6 +284,17 @@ class Settings(BaseModel):
         """The variable that set a field: its own, or the old name that the operator used."""
         name = env_name(field)
         return next((old for old in deprecated.old_names(name) if old in self._deprecated), name)
+
+    @property
+    def inner_key(self) -> SecretStr | None:
+        """What router and servers ask of each other: the clients' key on one host, a key of their own on several."""
+        return self.api_key if self.role == "all" else self.member_key
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The text of every secret that is set."""
+        found: list[SecretStr | None] = [getattr(self, field) for field in SECRETS]
+        return tuple(secret.get_secret_value() for secret in found if secret is not None)
 
     def extra_args(self, role: str) -> str:
         """The operator's further flags for a server in this role; one that does both is told prefill's."""

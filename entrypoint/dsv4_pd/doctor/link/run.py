@@ -59,7 +59,7 @@ def measure(
     python: Path, placement: Placement, programs: Iterable[Program], environ: Mapping[str, str]
 ) -> LinkReport | None:
     """Move bytes from prefill to decode for each rank pair; None when there is only one server."""
-    if placement.mode != "pd":
+    if {role.role for role in placement.roles} != set(PAIR_ROLES):
         return None
     size = _SIZES[placement.device][0]
     found: list[Pair] = []

@@ -70,11 +70,17 @@ class ServerConfig:
     bootstrap_port: int | None = None
     memory: MemoryBudget | None = None
     role: str = ""  # what it does: "prefill", "decode", "single"; blank where its name says it
+    ops_url: str = ""  # of a member on another host: where its own guard tells how it is
 
     @property
     def does(self) -> str:
         """Its role."""
         return self.role or self.name
+
+    @property
+    def host(self) -> str:
+        """The host of its address."""
+        return self.url.split("://", 1)[-1].rsplit(":", 1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class GuardConfig:
     mode: Literal["pd", "replicas", "single"]
     profile: str
     servers: tuple[ServerConfig, ...]
-    router_url: str  # on loopback: its administration, and who it lists
+    router_url: str  # on loopback: its administration, and who it lists; blank: there is none here
     router_log: str
     model: str  # as it is served
     ops_host: str
@@ -103,7 +109,7 @@ class GuardConfig:
     model_revision: str | None = None
     control_key_file: str = ""  # the key to the router's administration; drawn when the files are written
     notices: tuple[str, ...] = ()  # what the operator should know, shown by /status
-    api_key: str | None = dataclasses.field(default=None, repr=False)
+    api_key: str | None = dataclasses.field(default=None, repr=False)  # of servers and router
     safe_mode: Literal["auto", "off", "on"] = "auto"
     safe_after: int = 3  # failed starts in a row
     plugins: tuple[str, ...] = ()  # must prove themselves in every server
@@ -121,6 +127,7 @@ class GuardConfig:
     health_interval: float = 15.0
     metrics_interval: float = 2.0
     probe_interval: float = 0.25
+    member_interval: float = 0.5  # between two looks at a member on another host
 
     @property
     def api_url(self) -> str:
@@ -131,9 +138,10 @@ class GuardConfig:
     def routes(self) -> tuple[tuple[ServerConfig, ...], ...]:
         """The servers that together answer a request: each single one, each prefill with each decode."""
         first = [one for one in self.servers if one.does == "prefill"]
-        if not first:
+        last = [one for one in self.servers if one.does == "decode"]
+        if not first or not last:
             return tuple((one,) for one in self.servers)
-        return tuple((one, last) for one in first for last in self.servers if last.does == "decode")
+        return tuple((one, other) for one in first for other in last)
 
     def to_json(self) -> str:
         """The file's text; holds the API key, so the file must have mode 0600."""

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsv4_pd.errors import Problem, SettingsError
+from dsv4_pd.host.loopback import LOOPBACK
 from dsv4_pd.plan.shipped.profiles import Profile
-from dsv4_pd.settings.layout import PAIR, SINGLE, Layout, RoleName, member_name
+from dsv4_pd.settings import peers
+from dsv4_pd.settings.layout import PAIR, SINGLE, Group, Layout, RoleName, member_name
 from dsv4_pd.settings.schema import Settings, env_name
 
 PORT_STEP = 10
@@ -42,8 +44,44 @@ class Member:
 
 
 def layout_of(settings: Settings, profile: Profile) -> Layout:
-    """The layout in force: what is asked for, else what the profile is for."""
-    return settings.layout or (PAIR if "prefill" in profile.tensor_parallel else SINGLE)
+    """The layout in force: what is asked for, else what the profile is for. Of an appliance on several hosts, what of
+    it is here: one server of the role, or none.
+    """
+    found = settings.layout or (PAIR if "prefill" in profile.tensor_parallel else SINGLE)
+    if settings.role == "all":
+        return found
+    sizes = {group.role: group.tensor_parallel for group in found.groups}
+    here = (Group(settings.role, 1, sizes.get(settings.role)),) if settings.role != "router" else ()
+    return Layout("pd", here)
+
+
+def listens_on(settings: Settings) -> str:
+    """Where the servers listen: loopback, or the address at which other hosts reach a member."""
+    return LOOPBACK if settings.role == "all" else settings.address or LOOPBACK
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A member on another host, as a router is told of it."""
+
+    role: RoleName
+    index: int
+    at: peers.Peer
+
+    @property
+    def name(self) -> str:
+        """As if all of them were here."""
+        return member_name(self.role, self.index)
+
+
+def elsewhere(settings: Settings) -> tuple[Elsewhere, ...]:
+    """The members that a router has."""
+    lists: tuple[tuple[RoleName, tuple[str, ...]], ...] = (("prefill", settings.prefills), ("decode", settings.decodes))
+    return tuple(
+        Elsewhere(role, at if len(texts) > 1 else 0, peers.parse(text))
+        for role, texts in (lists if settings.role == "router" else ())
+        for at, text in enumerate(texts, 1)
+    )
 
 
 def member(settings: Settings, role: RoleName, index: int) -> Member:
@@ -64,7 +102,7 @@ def ports(one: Member, host: str) -> tuple[Port, ...]:
     prefix = "decode" if one.role == "decode" else "prefill"
     found = [
         Port(env_name(f"{prefix}_port"), host, one.port),
-        Port(env_name(f"{prefix}_nccl_port"), host, one.nccl_port),
+        Port(env_name(f"{prefix}_nccl_port"), LOOPBACK, one.nccl_port),
     ]
     if one.bootstrap_port is not None:
         found.append(Port(env_name("bootstrap_port"), host, one.bootstrap_port))

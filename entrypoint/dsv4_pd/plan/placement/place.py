@@ -6,7 +6,7 @@ neither a socket nor a PCIe switch when it need not, because each all-reduce wou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +19,8 @@ from dsv4_pd.plan.placement.gpu_groups import choose_groups
 from dsv4_pd.plan.placement.members import layout_of
 from dsv4_pd.plan.placement.shortage import require_gpus, too_few
 from dsv4_pd.plan.shipped.profiles import Profile
-from dsv4_pd.settings.layout import PAIR, TENSOR_PARALLEL, Group, Kind, Layout, RoleName, member_name
+from dsv4_pd.settings.interfaces import is_rdma
+from dsv4_pd.settings.layout import PAIR, PAIR_ROLES, TENSOR_PARALLEL, Group, Kind, Layout, RoleName, member_name
 from dsv4_pd.settings.schema import Settings
 
 
@@ -72,10 +73,13 @@ def choose_profile(settings: Settings, facts: HostFacts, known: Mapping[str, Pro
     """
     if settings.profile != "auto":
         return settings.profile
-    require_gpus(facts)
+    if settings.role != "router":
+        require_gpus(facts)
     layout = settings.layout or PAIR
     pairs = [(p.gpus, p) for p in known.values() if p.gpus is not None and "prefill" in p.tensor_parallel]
     pairs.sort(key=lambda pair: -pair[0].count)
+    if settings.role != "all":
+        return _of_role(settings, facts, [profile for _, profile in pairs])
     small = _small(known)
     resolved(settings, facts, layout)  # a wrong name is a wrong setting, before anything is counted
     if layout.kind == "single":
@@ -94,6 +98,26 @@ def choose_profile(settings: Settings, facts: HostFacts, known: Mapping[str, Pro
     if len(eligible(settings, small.gpus, facts.gpus)) >= small.gpus.count:
         return small.name
     raise HardwareError([too_few(settings, small, facts)])
+
+
+def _of_role(settings: Settings, facts: HostFacts, pairs: Sequence[Profile]) -> str:
+    """The profile of one server of a pair: the largest that its cards carry. A router has no cards, and the defaults
+    of the largest.
+
+    Raises:
+        HardwareError: no profile's server fits the cards.
+    """
+    role = settings.role
+    if role == "router":
+        return pairs[0].name
+    sizes: dict[str, int | None] = {group.role: group.tensor_parallel for group in (settings.layout or PAIR).groups}
+    asked = sizes.get(role) or len(settings.decode_gpus if role == "decode" else settings.prefill_gpus)
+    for profile in pairs:
+        assert profile.gpus is not None
+        size = profile.tensor_parallel[role]
+        if (not asked or size <= asked) and len(eligible(settings, profile.gpus, facts.gpus)) >= size:
+            return profile.name
+    raise HardwareError([too_few(settings, pairs[-1], facts, pairs[-1].tensor_parallel[role])])
 
 
 def _small(known: Mapping[str, Profile]) -> Profile | None:
@@ -121,13 +145,14 @@ def place(settings: Settings, profile: Profile, facts: HostFacts) -> Placement:
         HardwareError: no GPU, the wrong GPU, or too few of the right ones.
     """
     layout = layout_of(settings, profile)
-    if profile.gpus is None:
-        return Placement(profile.name, layout.kind, "cpu", _on_cpu(layout, profile), (), tuple(_deprecated(settings)))
+    said = [*_deprecated(settings), *_link_notice(settings)]
+    if profile.gpus is None or settings.role == "router":
+        return Placement(profile.name, layout.kind, "cpu", _on_cpu(layout, profile), (), tuple(said))
     require_gpus(facts)
     groups = _groups(settings, profile, facts, layout)
     visible = tuple(gpu for group in groups for gpu in group)
     placed, base = [], 0
-    notices = [*_deprecated(settings), *_group_notices(settings, profile, facts, visible)]
+    notices = [*said, *_group_notices(settings, profile, facts, visible)]
     for (role, index), group in zip(layout.members, groups, strict=True):
         binding, more = bind(settings, facts, member_name(role, index), group)
         placed.append(RolePlacement(role, group, len(group), base, *binding, index=index))
@@ -139,6 +164,17 @@ def place(settings: Settings, profile: Profile, facts: HostFacts) -> Placement:
 def _deprecated(settings: Settings) -> list[Notice]:
     """What the operator's settings should be called now."""
     return [Notice(NoticeKind.DEPRECATED, name, text) for name, text in settings.deprecated.items()]
+
+
+def _link_notice(settings: Settings) -> list[Notice]:
+    """What the KV cache crosses between hosts, where it is TCP: the slowest way."""
+    if settings.role not in PAIR_ROLES or any(map(is_rdma, settings.net_devices)):
+        return []
+    text = f"the KV cache crosses TCP on {', '.join(settings.net_devices) or 'whatever UCX chooses'}: {_RDMA}"
+    return [Notice(NoticeKind.LINK_OVER_TCP, "DSV4_NET_DEVICES", text)]
+
+
+_RDMA = "with an RDMA device, name it in DSV4_NET_DEVICES (mlx5_0:1)"
 
 
 def _on_cpu(layout: Layout, profile: Profile) -> tuple[RolePlacement, ...]:

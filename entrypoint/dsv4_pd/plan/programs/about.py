@@ -21,6 +21,7 @@ from dsv4_pd.settings.schema import SECRETS, Settings
 _PLACES = frozenset(
     {"run_dir", "state_dir", "cache_dir", "engine_python", "router_python", "host", "log_format", "request_log"}
     | {"api_keys_file", "tls_cert", "tls_key"}
+    | {"role", "address", "net_devices", "prefills", "decodes"}
 )
 
 

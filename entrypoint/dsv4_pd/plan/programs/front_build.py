@@ -26,7 +26,10 @@ def router_url(settings: Settings) -> str:
 
 
 def configuration(settings: Settings, paths: Paths, key_file: Path | None) -> FrontConfig:
-    """What the front is told. `key_file` holds the key that clients send and that the router asks for, too."""
+    """What the front is told. `key_file` holds the key that clients send and, on one host, that the router asks for."""
+    router_key = key_file
+    if settings.role != "all":
+        router_key = paths.run / "router.key" if settings.member_key else None
     return FrontConfig(
         upstream=router_url(settings),
         model=settings.served_model_name or settings.model,
@@ -38,7 +41,7 @@ def configuration(settings: Settings, paths: Paths, key_file: Path | None) -> Fr
         key_file=_text(key_file),
         keys_file=_text(settings.api_keys_file),
         guard_key_file=str(paths.front_key),
-        upstream_key_file=_text(key_file),
+        upstream_key_file=_text(router_key),
         cors_origins=settings.cors_origins,
         tls_cert=_text(settings.tls_cert),
         tls_key=_text(settings.tls_key),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import SecretStr
 
 from dsv4_pd.host import numa
 from dsv4_pd.host.address import url_of
@@ -25,13 +26,14 @@ from dsv4_pd.plan.memory.pinned import pinned_tokens
 from dsv4_pd.plan.memory.plan import window_ratio
 from dsv4_pd.plan.model.checkpoint import expert_flags
 from dsv4_pd.plan.model.shape import Shape
-from dsv4_pd.plan.placement.members import Member, Port, check_ports, member, ports
+from dsv4_pd.plan.placement.members import Member, Port, check_ports, listens_on, member, ports
 from dsv4_pd.plan.placement.place import Placement, RolePlacement
 from dsv4_pd.plan.programs import front_build
 from dsv4_pd.plan.programs.engine_rules import context_env, server_context
 from dsv4_pd.plan.programs.router_args import router_argv, trace_argv, trace_env
 from dsv4_pd.plan.shipped.profiles import Profile
 from dsv4_pd.settings import otlp
+from dsv4_pd.settings.interfaces import is_rdma
 from dsv4_pd.settings.schema import Settings
 from dsv4_pd.settings.text import split_args
 
@@ -80,7 +82,8 @@ def programs(settings: Settings, profile: Profile, placement: Placement, around:
     flags = {role.name: _flags_of(settings, profile, placement, role, around) for role in placement.roles}
     agreement.check(flags)
     servers = tuple(_server(settings, profile, placement, role, around, flags[role.name]) for role in placement.roles)
-    found = (*servers, _router(settings, placement, around), _front(settings, around), _guard(settings, around))
+    way = (_router(settings, placement, around), _front(settings, around)) if settings.role in ("all", "router") else ()
+    found = (*servers, *way, _guard(settings, around))
     check_ports([(program.name, port) for program in found for port in program.ports])
     return found
 
@@ -122,7 +125,7 @@ def _common_flags(settings: Settings, source: Path | None) -> dict[str, Any]:
     flags: dict[str, Any] = {
         "model-path": str(source or PER_RUN),
         "served-model-name": settings.served_model_name or settings.model,
-        "host": LOOPBACK,
+        "host": listens_on(settings),
         "context-length": server_context(settings),
         "chunked-prefill-size": settings.chunked_prefill_size,
         "max-running-requests": settings.max_running_requests,
@@ -182,12 +185,12 @@ def server_env(settings: Settings, profile: Profile, placement: Placement, aroun
     """Variables of one server: ours first, then defaults that the operator's own variables override."""
     paths, environ = around.paths, around.environ
     env = {
-        "SGLANG_HOST_IP": LOOPBACK,  # otherwise the engine probes a route to a public address
+        "SGLANG_HOST_IP": listens_on(settings),  # otherwise the engine probes a route to a public address
         "DSV4_PLUGIN_RECORD_DIR": str(paths.plugin_records),
         **context_env(settings, around),
         "TMPDIR": str(paths.temp),
-        "NO_PROXY": _no_proxy(environ),
-        "no_proxy": _no_proxy(environ),
+        "NO_PROXY": _no_proxy(settings, environ),
+        "no_proxy": _no_proxy(settings, environ),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in placement.visible),  # none on a CPU profile
     }
@@ -211,20 +214,24 @@ def _env_defaults(settings: Settings, placement: Placement, paths: Paths) -> dic
         "SGLANG_JIT_CACHE_DIR": str(paths.cache / "jit"),  # does not follow SGLANG_CACHE_DIR
         "HUMMING_CACHE_DIR": str(paths.cache / "humming"),
         "UCX_LOG_LEVEL": "warn",
-        # One host by design: what the servers open for each other stays off the container's network.
-        "UCX_NET_DEVICES": "lo",
+        # What the servers open for each other stays off the container's network, but for members of several hosts.
+        "UCX_NET_DEVICES": ",".join(settings.net_devices) or "lo",
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",  # its bootstrap listens on the first other interface, unless told
     }
     if placement.device == "cuda":
-        env["UCX_TLS"] = "cuda,sm,tcp,self"
+        env["UCX_TLS"] = ("rc," if any(map(is_rdma, settings.net_devices)) else "") + "cuda,sm,tcp,self"
         if settings.pcie_allreduce != "off":
             env["SGLANG_ENABLE_PCIE_IPC_ALLREDUCE"] = "1"
     return env
 
 
-def _no_proxy(environ: Mapping[str, str]) -> str:
-    """The operator's list with loopback added: a proxy must never see the calls between our own servers."""
+def _no_proxy(settings: Settings, environ: Mapping[str, str]) -> str:
+    """The operator's list with loopback added: a proxy must never see the calls between our own servers. On several
+    hosts a program calls nobody else, and learns its peers' addresses from requests.
+    """
+    if settings.role != "all":
+        return "*"
     own = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
     return ",".join(dict.fromkeys([*filter(None, own.split(",")), LOOPBACK, "localhost"]))
 
@@ -263,8 +270,8 @@ def _server(
         env=tuple(sorted(server_env(settings, profile, placement, around).items())),
         numa_node=role.numa_node,
         gpus=tuple(gpu.uuid for gpu in role.gpus),
-        ports=ports(member(settings, role.role, role.index), LOOPBACK),
-        ready_url=f"http://{LOOPBACK}:{flags['port']}/ready",
+        ports=ports(member(settings, role.role, role.index), listens_on(settings)),
+        ready_url=f"http://{listens_on(settings)}:{flags['port']}/ready",
         log_path=around.paths.log(role.name),
         files=(config, *key),
         stop_wait_s=30,  # prefill answers TERM in 19 s even when idle; the guard ends an idle server hard
@@ -272,10 +279,12 @@ def _server(
 
 
 def _key_files(settings: Settings, paths: Paths, program: str) -> tuple[ConfigFile, ...]:
-    """The API key in a file of its own; none when there is no key."""
-    if settings.api_key is None:
-        return ()
-    return (ConfigFile(paths.run / f"{program}.key", settings.api_key.get_secret_value()),)
+    """The key of router and servers in a file of its own; none when there is no key."""
+    return _key_file(settings.inner_key, paths, program)
+
+
+def _key_file(key: SecretStr | None, paths: Paths, program: str) -> tuple[ConfigFile, ...]:
+    return (ConfigFile(paths.run / f"{program}.key", key.get_secret_value()),) if key else ()
 
 
 def _key_option(files: tuple[ConfigFile, ...]) -> tuple[str, ...]:
@@ -290,7 +299,7 @@ def _numactl(role: RolePlacement, policy: numa.Policy) -> tuple[str, ...]:
 def _router(settings: Settings, placement: Placement, around: Surroundings) -> Program:
     key = _key_files(settings, around.paths, "router")
     module = "smg.launch_router" if settings.router == "smg" else "sglang_router.launch_router"
-    traces, no_proxy = otlp.endpoint(around.environ), _no_proxy(around.environ)
+    traces, no_proxy = otlp.endpoint(around.environ), _no_proxy(settings, around.environ)
     env = {**trace_env(settings, traces), "NO_PROXY": no_proxy, "no_proxy": no_proxy}
     return Program(
         name="router",
@@ -330,7 +339,7 @@ def router_python(settings: Settings) -> Path:
 
 
 def _front(settings: Settings, around: Surroundings) -> Program:
-    key = _key_files(settings, around.paths, "front")
+    key = _key_file(settings.api_key, around.paths, "front")
     config = front_build.configuration(settings, around.paths, key[0].path if key else None)
     return Program(
         name="front",

@@ -103,7 +103,8 @@ def _limits(settings: Settings) -> tuple[str, ...]:
 
 
 def _workers(members: Sequence[Member]) -> tuple[str, ...]:
-    if all(one.role == "single" for one in members):
+    """Of members on other hosts none: the guard adds each once it has agreed with the others."""
+    if members and all(one.role == "single" for one in members):
         return ("--worker-urls", *(_url(one) for one in members))
     words = ["--pd-disaggregation"]
     for one in members:

@@ -11,6 +11,7 @@ from dsv4_pd.plan.front import open_api
 from dsv4_pd.plan.placement.place import RolePlacement
 from dsv4_pd.plan.plan import Plan
 from dsv4_pd.plan.programs.front_build import front_url
+from dsv4_pd.settings.layout import PAIR_ROLES
 
 _RULE = "─" * 78
 
@@ -18,6 +19,8 @@ _RULE = "─" * 78
 def banner(plan: Plan, health: Mapping[str, Any]) -> str:
     """Version, roles → devices → NUMA, ports, and a curl line that works as printed."""
     settings = plan.settings
+    if settings.role in PAIR_ROLES:
+        return _of_member(plan, health)
     lines = [
         _RULE,
         f" dsv4-pd {__version__}   {health.get('state', '')}   profile {plan.profile.name}   model {_model_name(plan)}",
@@ -31,6 +34,22 @@ def banner(plan: Plan, health: Mapping[str, Any]) -> str:
         "",
         " try it:",
         *(" " + line for line in curl_line(plan).splitlines()),
+        _RULE,
+    ]
+    return "\n".join(lines)
+
+
+def _of_member(plan: Plan, health: Mapping[str, Any]) -> str:
+    """What a router's list has to name: clients do not come here."""
+    settings, ready = plan.settings, plan.programs[0].ready_url or ""
+    lines = [
+        _RULE,
+        f" dsv4-pd {__version__}   {health.get('state', '')}   profile {plan.profile.name}   model {_model_name(plan)}",
+        "",
+        *(_role_line(role) for role in plan.placement.roles),
+        "",
+        f" member   {ready.removesuffix('/ready')}   for a router's list; clients use the router's API",
+        f" ops      {url_of(settings.ops_host, settings.ops_port)}/status   /livez  /readyz  /metrics",
         _RULE,
     ]
     return "\n".join(lines)

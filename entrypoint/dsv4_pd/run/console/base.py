@@ -30,8 +30,7 @@ class Console:
         self.plan = plan
         self.out = out or sys.stdout
         self.health: dict[str, Any] = {}
-        secret = plan.settings.api_key
-        self._redact = Redactor(known_secrets(os.environ, [secret.get_secret_value()] if secret else []))
+        self._redact = Redactor(known_secrets(os.environ, plan.settings.secrets))
         self._logs = [(program.name, Follower(program.log_path, from_end=True)) for program in plan.programs]
         self.threshold = plan.settings.log_level
         self._state = ""

@@ -28,7 +28,7 @@ from dsv4_pd.run.guard.watch import listener, tree
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.ops import server as ops
 from dsv4_pd.run.ops.telemetry import Telemetry
-from dsv4_pd.run.states import CLOSING, StateName
+from dsv4_pd.run.states import CLOSING, PROVED, StateName
 from dsv4_pd.run.supervision.rpc import Supervisor
 
 TICK = 0.25
@@ -139,7 +139,7 @@ class Guard:
         self._events.append(
             {"time": round(time.time(), 3), "from": before.name.value, "to": state.name.value, "reason": state.reason}
         )
-        if state.name is StateName.READY and self.starts.open:
+        if state.name in PROVED and self.starts.open:
             seconds = {name: watch.phase_times for name, watch in self.world.servers.items() if watch.phase_times}
             self.starts = self.starts.succeeded(seconds)
             self._store(self.starts)
@@ -186,7 +186,7 @@ class Guard:
         log.error(cause)
         self.state = replace(self.state, name=StateName.RECOVERING, reason=cause, since=time.monotonic())
         self._publish()
-        for watch in self.world.programs:
+        for watch in self.world.local:
             if watch.pid:
                 tree.kill_group(watch.pid)
         self.hands.sweep()

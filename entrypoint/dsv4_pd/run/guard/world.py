@@ -29,29 +29,33 @@ class World:
     def __init__(self, config: GuardConfig, supervisor: Supervisor, probes: Probes, wake: Callable[[], None]) -> None:
         signatures = Signatures(Path(config.signatures).read_text(encoding="utf-8"))
         self.config, self.wake = config, wake
-        self.servers = {server.name: Watch(server.name, signatures, server.memory) for server in config.servers}
-        self.router = Watch("router")
+        self.servers = {
+            server.name: Watch(server.name, signatures, server.memory, remote=bool(server.ops_url))
+            for server in config.servers
+        }
+        self.router = Watch("router") if config.router_url else None
         self.door = Door(config, probes, wake) if config.front_url else None
         for server in config.servers:
             self.servers[server.name].bootstrap = Answer.NO if server.bootstrap_url else Answer.YES
         self.path = PathProof(config.canary_interval)
         self.traffic = traffic.Traffic()
         self.routes = Routes(config)
-        self.compiles = Compiles(config, self.servers)
+        here = {name: watch for name, watch in self.servers.items() if not watch.remote}
+        self.compiles = Compiles(config, here)
         self.warm_up = WarmUp(config, self.servers, probes, self.on_own_requests)
         self.gpu_lost: str | None = None
         self.gpu_memory: dict[str, Any] = {}
         self.link: dict[str, float] = {}
         self.stop: str | None = None
         self.fault: Verdict | None = None
-        self.processes = Processes(supervisor, {watch.name: watch for watch in self.programs}, self._on_process)
+        self.processes = Processes(supervisor, {watch.name: watch for watch in self.local}, self.on_process)
 
     def observe(self) -> Observation:
         """The world as it is now."""
         return Observation(
             now=time.monotonic(),
             servers=tuple(watch.view() for watch in self.servers.values()),
-            router=self.router.view(),
+            router=self.router.view() if self.router else None,
             canary=self.path.view,
             paths=self.routes.views(),
             gpu_lost=self.gpu_lost,
@@ -63,7 +67,18 @@ class World:
     @property
     def programs(self) -> tuple[Watch, ...]:
         """The record of every program that the guard looks after."""
-        return (*self.servers.values(), self.router, *([self.door.watch] if self.door else []))
+        way = (self.router, self.door.watch if self.door else None)
+        return (*self.servers.values(), *(watch for watch in way if watch is not None))
+
+    @property
+    def local(self) -> tuple[Watch, ...]:
+        """Those that run on this host."""
+        return tuple(watch for watch in self.programs if not watch.remote)
+
+    @property
+    def admitted(self) -> tuple[ServerConfig, ...]:
+        """The servers that the router may give requests to."""
+        return tuple(server for server in self.config.servers if not self.servers[server.name].barred)
 
     @property
     def missing_proof(self) -> tuple[str, ...]:
@@ -89,7 +104,7 @@ class World:
             for _ in range(count):
                 proof.on_other()
 
-    def _on_process(self, died: str) -> None:
+    def on_process(self, died: str) -> None:
         """A death takes the proof of its paths away: where there is one, any death does."""
         if died and (died not in self.servers or not self.routes):
             self.path.forget()

@@ -20,6 +20,8 @@ _QUEUES = (
 )
 _RUNNING = ("sglang:num_running_reqs", "sglang:num_prefill_inflight_queue_reqs")
 
+HOLDS = (*_QUEUES, *_RUNNING)  # of a server: none of them, and nobody waits for it
+
 
 def live(texts: Mapping[str, str | None], now: float) -> dict[str, Any]:
     """The reading; `now` in epoch seconds. Roles that do not answer are None."""

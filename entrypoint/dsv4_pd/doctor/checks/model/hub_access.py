@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, fail, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, ok, skip, warn
 from dsv4_pd.errors import SettingsError
 from dsv4_pd.plan.model.files import offline
 from dsv4_pd.plan.situation import Situation
@@ -10,6 +10,8 @@ from dsv4_pd.settings import hub_environ, hub_token
 
 
 def _run(s: Situation) -> Finding:
+    if s.settings.role == "router":
+        return skip("a router loads no model")
     switch = offline(s.around.environ)
     if s.around.model.path is not None:
         return ok(f"not needed, the model is here{f' ({switch} is set)' if switch else ''}")

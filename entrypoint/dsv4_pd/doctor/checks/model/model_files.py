@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, warn
+from dsv4_pd.doctor.base import Check, Finding, fail, gib, ok, skip, warn
 from dsv4_pd.errors import SettingsError
 from dsv4_pd.plan.model.files import is_folder, offline
 from dsv4_pd.plan.situation import Situation
 
 
 def _run(s: Situation) -> Finding:
+    if s.settings.role == "router":
+        return skip("a router loads no model")
     model = s.around.model
     if model.path is None:
         return warn(f"{s.settings.model} is not on this machine; serve fetches it first", "dsv4-pd download")

@@ -74,7 +74,7 @@ class Hands:
 
     async def _kill(self, name: str) -> None:
         watch = self._world.watch(name)
-        if watch and watch.pid:
+        if watch and watch.pid and not watch.remote:
             watch.on_kill()
             files = await asyncio.to_thread(tree.shared_memory, tree.members(watch.pid))
             watch.shared_memory |= files  # read after the wait: others write it meanwhile
@@ -86,8 +86,12 @@ class Hands:
     async def _register(self, _: str) -> None:
         config = self._config
         down = {role.name for role in self._world.observe().servers if not conditions.can_serve(role)}
-        for foreign in await self._probes.reconcile(config.router_url, config.servers, config.api_key, down):
-            log.warning("router: removed %s, a worker that is not ours", foreign)
+        ours = {server.url: server.name for server in config.servers}
+        for url in await self._probes.reconcile(config.router_url, self._world.admitted, config.api_key, down):
+            if url in ours:
+                log.info("router: %s gets no requests: %s", ours[url], self._world.servers[ours[url]].barred)
+            else:
+                log.warning("router: removed %s, a worker that is not ours", url)
 
     async def _abort(self, name: str) -> None:
         url = next(server.url for server in self._config.servers if server.name == name)

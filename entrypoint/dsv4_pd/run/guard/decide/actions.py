@@ -10,13 +10,14 @@ from dsv4_pd.run.guard.decide.states import Act, Action, Answer, Observation, Ro
 from dsv4_pd.run.states import CLOSING, StateName
 
 FAILED_DRAIN = 2.0  # a failed pair can't finish what is in flight
+LEAVE_S = 4.0  # until the router, which looks at every member each second, gives a leaving one nothing new
 
 
 def actions(state: State, seen: Observation, limits: Limits) -> Iterator[Action]:
     if state.name in CLOSING:
         yield from _closing_actions(state, seen, limits)
     elif state.name is StateName.SAFE:
-        yield from (Action(Act.KILL, role.name) for role in seen.servers if role.up)
+        yield from (Action(Act.KILL, role.name) for role in seen.here if role.up)
         if seen.front is not None and _may_start(seen.front):
             yield Action(Act.START, seen.front.name)  # a client is told why nothing is served
     else:
@@ -24,14 +25,15 @@ def actions(state: State, seen: Observation, limits: Limits) -> Iterator[Action]
 
 
 def _running_actions(state: State, seen: Observation, limits: Limits) -> Iterator[Action]:
-    for role in seen.roles:
+    for role in (*seen.here, *seen.way):
         if role.up and (role.name, role.deaths) in state.condemned:
             yield Action(Act.KILL, role.name)
         elif _may_start(role) and seen.now >= max(state.not_before, _own_wait(role, state, seen)):
             yield Action(Act.START, role.name)
     unlisted = any(role.unlisted and role.ready is Answer.YES for role in seen.servers)
     judged = state.settled is not None or (bool(seen.paths) and not conditions.programs_missing(seen))
-    if judged and (seen.router.ready is Answer.NO or unlisted):
+    barred = any(role.barred for role in seen.servers)
+    if seen.router and seen.router.up and (barred or (judged and (seen.router.ready is Answer.NO or unlisted))):
         yield Action(Act.REGISTER, seen.router.name)
     yield from (Action(Act.ABORT, name) for name in _waiting_in_vain(seen, limits))
 
@@ -78,11 +80,19 @@ def _closing_actions(state: State, seen: Observation, limits: Limits) -> Iterato
     """The front first, so that nothing new comes in; then drain; then the router, and every server at once."""
     drain = limits.drain_timeout if state.name is StateName.STOPPING else FAILED_DRAIN
     elapsed = seen.now - state.since
-    live = [role for role in seen.roles if role.up]
+    live = [role for role in (*seen.here, *seen.way) if role.up]
     door = next((role for role in reversed(seen.way) if role.up), None)
+    if seen.router is None and _leaves(seen, elapsed, drain):
+        return
     if door is not None and elapsed < drain:
         yield Action(Act.STOP, door.name)
     elif live and elapsed < drain + 5.0:
         yield from (Action(Act.KILL, role.name) for role in live)
     else:
         yield Action(Act.SHUTDOWN)
+
+
+def _leaves(seen: Observation, elapsed: float, drain: float) -> bool:
+    """Whether a member still finishes what its router gave it, or may yet be given more."""
+    serves = any(role.up and role.served for role in seen.servers)
+    return serves and elapsed < drain and (elapsed < LEAVE_S or any(role.busy for role in seen.servers))

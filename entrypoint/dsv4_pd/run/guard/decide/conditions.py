@@ -26,7 +26,8 @@ def programs_missing(seen: Observation) -> bool:
     """
     ready = {role.name for role in seen.servers if role.up and role.ready is Answer.YES}
     shut = seen.front is not None and not can_serve(seen.front)
-    return shut or not seen.router.up or not any(ready.issuperset(route) for route in seen.routes)
+    down = seen.router is not None and not seen.router.up
+    return shut or down or not any(ready.issuperset(route) for route in seen.routes)
 
 
 def open_routes(seen: Observation, missing: Iterable[Missing]) -> tuple[tuple[str, ...], ...]:
@@ -72,7 +73,7 @@ def before_warm_up(seen: Observation, condemned: frozenset[tuple[str, int]] = fr
 
 def doubts(seen: Observation, limits: Limits) -> tuple[Missing, ...]:
     """What does not contradict READY yet, but does not fit it either."""
-    found = [*_doubted(seen.canary, (), "path", seen.now, limits)]
+    found = [*_doubted(seen.canary, (), "path", seen.now, limits)] if seen.router else []
     for path in seen.paths:
         found += _doubted(path.canary, path.members, f"path {' to '.join(path.members)}", seen.now, limits)
     return (*found, *_unwell(seen))
@@ -117,6 +118,8 @@ def _servers(seen: Observation, condemned: frozenset[tuple[str, int]]) -> Iterat
     for role in seen.servers:
         if role.gpu_holder and role.idle:
             yield Missing(f"{role.name}: {role.gpu_holder}", role.name, takes=(role.name,))
+        elif role.barred:
+            yield Missing(f"{role.name}: {role.barred}", role.name, takes=(role.name,))
         elif not role.up:
             how = f" ({role.exit})" if role.exit else ""
             yield Missing(f"{role.name}: not running{how}", role.name, takes=(role.name,))
@@ -143,6 +146,8 @@ def _front(seen: Observation) -> Iterator[Missing]:
 
 def _router(seen: Observation) -> Iterator[Missing]:
     router = seen.router
+    if router is None:
+        return
     if not router.up:
         yield Missing("router: not running" + (f" ({router.exit})" if router.exit else ""), router.name)
     elif router.ready is not Answer.YES:
@@ -163,7 +168,8 @@ def _path(seen: Observation) -> Iterator[Missing]:
     for role in seen.servers if seen.paths else ():
         if role.unproved:
             yield Missing(not_live(role.unproved), role.name, takes=(role.name,))
-    yield from _unproved(seen, seen.canary, (), "")
+    if seen.router is not None:
+        yield from _unproved(seen, seen.canary, (), "")
     for path in seen.paths:
         yield from _unproved(seen, path.canary, path.members, f" from {' to '.join(path.members)}")
 

@@ -69,7 +69,7 @@ def find(state: State, seen: Observation, limits: Limits) -> Incident | None:
         return Incident(
             tuple(role.name for role in dead), "; ".join(_end_of(role) for role in dead), _exit_code(dead[0])
         )
-    live = [role for role in seen.servers if role.up and (role.name, role.deaths) not in state.condemned]
+    live = [role for role in seen.here if role.up and (role.name, role.deaths) not in state.condemned]
     for role in live:
         if role.lost:
             return Incident((role.name,), _end_of(role))
@@ -130,8 +130,8 @@ def _broken_member(seen: Observation) -> Incident | None:
     sound = {name for path in seen.paths if path not in failing for name in path.members}
     guilty = {name for path in failing for name in path.members if name not in sound} or {failing[0].members[-1]}
     sick = {role.name for role in seen.servers if role.name in guilty and role.health is Answer.NO}
-    names = tuple(role.name for role in seen.servers if role.name in (sick or guilty))
-    return Incident(names, f"canary: {failing[0].canary.failure}")
+    names = tuple(role.name for role in seen.here if role.name in (sick or guilty))
+    return Incident(names, f"canary: {failing[0].canary.failure}") if names else None
 
 
 def _unlike(live: list[RoleView]) -> Incident | None:
@@ -148,7 +148,9 @@ def _unhandled_deaths(state: State, seen: Observation) -> list[RoleView]:
     return [
         role
         for role in seen.roles
-        if role.deaths > handled.get(role.name, 0) and (role.name, handled.get(role.name, 0)) not in state.condemned
+        if not role.remote
+        and role.deaths > handled.get(role.name, 0)
+        and (role.name, handled.get(role.name, 0)) not in state.condemned
     ]
 
 
@@ -156,17 +158,19 @@ def _broken_path(state: State, seen: Observation, limits: Limits) -> Incident | 
     """Every process is up and ready, yet nothing is served: router first, then the failing server, then the pair."""
     if state.settled is None:
         return None
-    everyone = tuple(role.name for role in seen.servers)
+    everyone = tuple(role.name for role in seen.here)
     if _plugins_overdue(state, seen, limits):  # after a recovery: what kept it from proving itself may have passed
         return Incident(everyone, conditions.unproved_plugins(seen))
     waited = seen.now - state.settled > limits.router_timeout
-    if waited and seen.router.ready is not Answer.YES:
+    if waited and seen.router and seen.router.ready is not Answer.YES:
         return Incident((seen.router.name,), f"router: does not list the ready servers ({seen.router.detail})")
-    for role in seen.servers:
+    for role in seen.here:
         if waited and role.bootstrap is not Answer.YES and (role.up or not seen.paths):
             return Incident((role.name,), f"{role.name}: its bootstrap port does not answer")
     if seen.canary.failures < CANARY_FAILURES or seen.paths:
         return None
+    if not everyone:
+        return None  # members on other hosts: their own guards restart them
     failing = tuple(role.name for role in seen.servers if role.health is Answer.NO)
     logged = "".join(f"; {role.name} logged" + text for role in seen.servers if (text := _logged(role, seen)))
     return Incident(failing or everyone, f"canary: {seen.canary.failure}{logged}")

@@ -158,8 +158,8 @@ def _classify(state: State, seen: Observation, limits: Limits) -> State:
         down, since = (seen.now if serving else state.down_since), None
     else:
         soft = [*hard, *unmet, *doubts]
-        name = StateName.DEGRADED if soft else StateName.READY
-        reason = _degraded(state, soft[0], left) if soft else _proved(seen)
+        name = StateName.DEGRADED if soft else _served(seen, limits)
+        reason = _degraded(state, soft[0], left) if soft else _proved(seen, name)
         down, since = state.down_since, (state.serving_since if serving else seen.now)
     return replace(
         state,
@@ -190,7 +190,17 @@ def _degraded(state: State, missing: conditions.Missing, left: tuple[tuple[str, 
     return f"{missing.text}{after}; served by {serve}"
 
 
-def _proved(seen: Observation) -> str:
+def _served(seen: Observation, limits: Limits) -> StateName:
+    """What nothing is missing for. A member can't prove its path alone: it sees what crosses it."""
+    proved = seen.canary.proved
+    alone = proved is None or seen.now - proved > limits.proof_timeout
+    return StateName.JOINABLE if seen.router is None and alone else StateName.READY
+
+
+def _proved(seen: Observation, name: StateName) -> str:
+    if seen.router is None:
+        crossed = "no request of a router has crossed it lately" if name is StateName.JOINABLE else "requests cross it"
+        return f"{', '.join(role.name for role in seen.servers)} is ready to be joined: {crossed}"
     if seen.paths:
         return f"{len(seen.paths)} paths and the router proved"
     return f"prefill to decode proved through the {'front' if seen.front else 'router'}"

@@ -31,7 +31,9 @@ def _quiet(seen: Observation) -> Iterator[str]:
             yield from [f"{role.name} plugins"] * (bool(seen.paths) and bool(role.unproved))
     if seen.paths and seen.canary.failures >= CANARY_FAILURES:
         yield "router's way"
-    if seen.router.ready is Answer.SILENT and not conditions.programs_missing(seen):  # it may wait for a silent server
+    if (
+        seen.router and seen.router.ready is Answer.SILENT and not conditions.programs_missing(seen)
+    ):  # it may wait for a silent server
         yield "router"
     if seen.front is not None and seen.front.up and seen.front.ready is not Answer.YES:
         yield "front"
@@ -62,7 +64,7 @@ def overdue(clocks: Clocks, seen: Observation, limits: Limits) -> Iterator[tuple
     def late(key: str, bound: float, work: float) -> bool:
         return key in since and seen.now - max(since[key], work) > bound
 
-    for role in seen.servers:
+    for role in seen.here:
         through = seen.through(role.name)
         work = max(last_work(role, limits), through)
         said_no = role.ready is Answer.NO
@@ -71,18 +73,18 @@ def overdue(clocks: Clocks, seen: Observation, limits: Limits) -> Iterator[tuple
             yield role.name, _cause(role, "/ready says no" if said_no else "/ready does not answer", bound, limits)
         elif late(f"{role.name} /health", limits.silent_timeout, work):
             yield role.name, _cause(role, "its own test generation fails", limits.silent_timeout, limits)
-    for role in seen.servers:
+    for role in seen.here:
         bound = limits.router_timeout if role.bootstrap is Answer.NO else limits.silent_timeout
         if late(f"{role.name} bootstrap", bound, seen.through(role.name)):
             yield role.name, f"{role.name}: its bootstrap port has not answered for {bound:.0f} s"
         if late(f"{role.name} plugins", limits.plugin_timeout, 0.0):
             yield role.name, conditions.not_live(role.unproved)
-    if late("router", limits.unready_timeout, seen.canary.sent or 0.0):
+    if seen.router and late("router", limits.unready_timeout, seen.canary.sent or 0.0):
         yield seen.router.name, f"router: has not answered for {limits.unready_timeout:.0f} s"
     if seen.front is not None:
         yield from _front(seen.front, late, limits)
     began = since.get("router's way")
-    if began is not None and all((path.canary.sent or 0.0) > began for path in seen.paths):
+    if seen.router and began is not None and all((path.canary.sent or 0.0) > began for path in seen.paths):
         cause = f"router: canary: {seen.canary.failure}, while every server answered one of its own"
         yield seen.router.name, cause
 

@@ -84,6 +84,9 @@ class RoleView:
     gpu_note: tuple[float, str] = (0.0, "")  # when the driver reported the last error of one of its cards, and which
     unlisted: bool = False  # the router gives it no requests, among several members
     cold: bool = False  # it has not run every class of request yet
+    remote: bool = False  # a member on another host: its own guard acts on it, this one only sees and tells
+    barred: str = ""  # why the router may not give requests to such a one
+    busy: bool = False  # requests run or wait in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class Observation:
 
     now: float
     servers: tuple[RoleView, ...]
-    router: RoleView
+    router: RoleView | None  # None: a member of several hosts, whose router is elsewhere
     canary: CanaryView = CanaryView()  # through front and router, as a client's request
     paths: tuple[PathView, ...] = ()  # routes that are proved one by one; empty where there is one
     gpu_lost: str | None = None
@@ -135,7 +138,12 @@ class Observation:
     @property
     def way(self) -> tuple[RoleView, ...]:
         """What every request passes before it comes to a server, the last one first."""
-        return (self.router, self.front) if self.front else (self.router,)
+        return tuple(role for role in (self.router, self.front) if role is not None)
+
+    @property
+    def here(self) -> tuple[RoleView, ...]:
+        """The servers that this guard acts on."""
+        return tuple(role for role in self.servers if not role.remote)
 
     @property
     def routes(self) -> tuple[tuple[str, ...], ...]:

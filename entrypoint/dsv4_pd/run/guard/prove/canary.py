@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsv4_pd.host.loopback import LOOPBACK
 from dsv4_pd.plan.guard.config import GuardConfig, ServerConfig
 from dsv4_pd.run import loopback_http
 from dsv4_pd.run.guard.ask.probes import Probes
@@ -67,7 +66,7 @@ async def send_to(config: GuardConfig, probes: Probes, route: Sequence[ServerCon
     sent, body = time.monotonic(), _body(config)
     if len(route) > 1:
         room = secrets.randbits(62)
-        body |= {"bootstrap_host": LOOPBACK, "bootstrap_port": route[0].bootstrap_port, "bootstrap_room": room}
+        body |= {"bootstrap_host": route[0].host, "bootstrap_port": route[0].bootstrap_port, "bootstrap_room": room}
     tasks = [asyncio.create_task(_post(probes, f"{one.url}/v1/completions", body)) for one in route]
     try:
         async with asyncio.timeout(bound):

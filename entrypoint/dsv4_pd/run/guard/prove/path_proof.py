@@ -54,6 +54,12 @@ class PathProof:
         if others > 0 and self.view.sent is not None:
             self.view = replace(self.view, proved=now)
 
+    def on_crossed(self, total: float, now: float) -> None:
+        """Of a member of several hosts, which sends nothing itself: what crossed it was a router's."""
+        before, self._answered = self._answered, total
+        if before is not None and total > before:
+            self.view = replace(self.view, proved=now)
+
     def due(self, seen: Observation) -> bool:
         """Whether a canary is due now, over programs that can serve: traffic never takes its place."""
         if seen.now < self._not_before:

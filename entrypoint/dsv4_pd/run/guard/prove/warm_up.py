@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dsv4_pd.host.loopback import LOOPBACK
 from dsv4_pd.plan.guard.config import GuardConfig, ServerConfig
 from dsv4_pd.plan.guard.warm_up import RequestClass, body, classes, few
 from dsv4_pd.run import loopback_http
@@ -154,7 +153,7 @@ class WarmUp:
         """One request; blank, or what was answered instead."""
         if len(route) > 1:
             room = secrets.randbits(62)
-            ask |= {"bootstrap_host": LOOPBACK, "bootstrap_port": route[0].bootstrap_port, "bootstrap_room": room}
+            ask |= {"bootstrap_host": route[0].host, "bootstrap_port": route[0].bootstrap_port, "bootstrap_room": room}
         try:
             answers = await asyncio.gather(
                 *(self._probes.client.post(f"{server.url}/generate", json=ask) for server in route)

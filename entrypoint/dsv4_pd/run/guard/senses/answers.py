@@ -11,6 +11,7 @@ from dsv4_pd.run.guard.decide import conditions
 from dsv4_pd.run.guard.decide.states import Answer
 from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.ops.kv_link import link_of
+from dsv4_pd.run.ops.live import HOLDS
 
 TOKENS = "sglang:realtime_tokens_total"  # moves with every batch, also in the middle of a long prefill
 CAPACITY = "sglang:max_total_num_tokens"
@@ -68,7 +69,7 @@ class Answers:
     async def router(self) -> None:
         """What the router says of itself and of the servers."""
         world = self._world
-        if not world.router.up:
+        if world.router is None or not world.router.up:
             return
         if not world.can_serve():
             # Its answer is known, and it logs each "no" as an error; what it said of other servers counts no more.
@@ -87,8 +88,8 @@ class Answers:
         """Its answer, why not, and the members to which it gives nothing."""
         config = self._world.config
         if self._world.routes:
-            return await self._probes.listing(config.router_url, config.servers)
-        return (*await self._probes.router(config.router_url, config.servers), ())
+            return await self._probes.listing(config.router_url, self._world.admitted)
+        return (*await self._probes.router(config.router_url, self._world.admitted), ())
 
     async def metrics(self, server: ServerConfig) -> None:
         """A server's counters."""
@@ -115,6 +116,10 @@ class Answers:
         first, last = server.does != "decode", server.does != "prefill"
         world.traffic.on_sample(server.name, values, now, first=first, last=last)
         world.routes.on_sample(server.name, values, now, first=first, last=last)
-        if last:
+        world.servers[server.name].running = sum(values.get(name, 0.0) for name in HOLDS)
+        if world.router is None:
+            handed_over = link_of(lambda name: values.get(name, 0.0)).transfers
+            world.path.on_crossed(values.get(traffic.CROSSED, 0.0) if last else handed_over, now)
+        elif last:
             self._answered[server.name] = values.get(traffic.CROSSED, 0.0)
             world.path.on_first_tokens(sum(self._answered.values()), now)

@@ -22,7 +22,8 @@ class Host:
 
     def __init__(self, world: World, gpus: Gpus) -> None:
         self._world, self._gpus = world, gpus
-        self._followers = {server.name: Follower(Path(server.log)) for server in world.config.servers}
+        self._here = tuple(server for server in world.config.servers if not server.ops_url)
+        self._followers = {server.name: Follower(Path(server.log)) for server in self._here}
         self._proved: dict[str, int] = {}  # server -> its process, once its plugins have proved themselves in it
 
     # --- logs ---------------------------------------------------------------------------------------------------
@@ -45,7 +46,7 @@ class Host:
         """A program's processes are all gone: read its log to the end, remove its shared memory."""
         if (door := self._world.door) and name == door.watch.name:
             door.read_log()
-        watch = self._world.servers.get(name)
+        watch = self._world.servers.get(name) if name in self._followers else None
         while watch and (lines := self._followers[name].lines()):
             watch.on_lines(lines, time.monotonic())
         if watch:
@@ -57,8 +58,8 @@ class Host:
     async def plugins(self) -> None:
         """Whether each server's plugins have proved themselves; proved once is proved for these processes."""
         world = self._world
-        groups = {name: watch.pid for name, watch in world.servers.items() if watch.pid}
-        if len(groups) < len(world.servers) and not world.routes:
+        groups = {one.name: world.servers[one.name].pid for one in self._here if world.servers[one.name].pid}
+        if len(groups) < len(self._here) and not world.routes:
             return
         for name, group in groups.items():
             if self._proved.get(name) == group:
@@ -71,7 +72,7 @@ class Host:
 
     async def model(self) -> None:
         """What each server found when it was started. A loop of its own: the folder may be a network's, and hang."""
-        for watch in self._world.servers.values():
+        for watch in (self._world.servers[one.name] for one in self._here):
             if watch.pid and watch.model[0] != watch.pid:
                 watch.model = (watch.pid, await asyncio.to_thread(self._model_stamp))
 
@@ -83,7 +84,7 @@ class Host:
 
     async def processes(self) -> None:
         """What the servers' processes have read and worked, and which shared memory is theirs."""
-        for server in self._world.config.servers:
+        for server in self._here:
             watch = self._world.servers[server.name]
             if watch.up and watch.survey_due(time.monotonic()):
                 who, read = await asyncio.to_thread(tree.work_of, watch.pid)

@@ -10,6 +10,7 @@ from typing import Any
 from dsv4_pd.run.guard.ask.probes import Probes
 from dsv4_pd.run.guard.senses.answers import Answers
 from dsv4_pd.run.guard.senses.canaries import Canaries
+from dsv4_pd.run.guard.senses.elsewhere import Elsewhere
 from dsv4_pd.run.guard.senses.gpus import Gpus
 from dsv4_pd.run.guard.senses.host import Host
 from dsv4_pd.run.guard.world import World
@@ -24,6 +25,7 @@ class Senses:
     def __init__(self, world: World, probes: Probes, gpus: Gpus) -> None:
         self._world = world
         self.answers, self.canaries, self.host = Answers(world, probes), Canaries(world, probes), Host(world, gpus)
+        self.elsewhere = Elsewhere(world, self.answers, probes)
         self._trouble: dict[str, int | None] = {}  # sense -> what keeps it from seeing
 
     def loops(self) -> list[Loop]:
@@ -33,8 +35,9 @@ class Senses:
     def _of_all(self) -> Iterator[Loop]:
         config, host = self._world.config, self.host
         yield self.every(5.0, self._world.processes.poll)
-        yield self.every(config.probe_interval, self.answers.router)
-        yield self.every(0.2, self.canaries.through_router)
+        if self._world.router:
+            yield self.every(config.probe_interval, self.answers.router)
+            yield self.every(0.2, self.canaries.through_router)
         if door := self._world.door:
             yield self.every(config.probe_interval, door.probe)
             yield self.every(0.25, door.follow)
@@ -52,10 +55,13 @@ class Senses:
     def _of_each(self) -> Iterator[Loop]:
         config, answers = self._world.config, self.answers
         for server in config.servers:
-            yield self.every(config.probe_interval, answers.ready, server)
+            if server.ops_url:
+                yield self.every(config.member_interval, self.elsewhere.look, server)
+            else:
+                yield self.every(config.probe_interval, answers.ready, server)
+                yield self.every(config.health_interval, answers.health, server)
+                yield self.every(config.metrics_interval, self.host.compilers, server)
             yield self.every(config.metrics_interval, answers.metrics, server)
-            yield self.every(config.health_interval, answers.health, server)
-            yield self.every(config.metrics_interval, self.host.compilers, server)
             if server.bootstrap_url:
                 yield self.every(config.probe_interval, answers.bootstrap, server)
 

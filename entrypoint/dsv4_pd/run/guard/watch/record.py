@@ -24,8 +24,18 @@ ENDED_BY_US = "ended by the guard, to be started again"
 class Watch:
     """What is known about one program. Times are monotonic seconds."""
 
-    def __init__(self, name: str, signatures: Signatures | None = None, memory: MemoryBudget | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        signatures: Signatures | None = None,
+        memory: MemoryBudget | None = None,
+        *,
+        remote: bool = False,
+    ) -> None:
         self.name = name
+        self.remote = remote  # its process is on another host: `pid` is a number there
+        self.barred = "not seen yet" if remote else ""
+        self.running = 0.0  # requests that it holds, by its own metrics
         self.memory = memory
         self.pid = 0
         self.deaths = 0
@@ -257,7 +267,7 @@ class Watch:
         return RoleView(
             name=self.name,
             up=self.up,
-            idle=self._process_state in IDLE,
+            idle=self._process_state in IDLE and not self.remote,
             ready=self.ready if self.up else Answer.NO,
             deaths=self.deaths,
             started=self.started,
@@ -282,4 +292,7 @@ class Watch:
             gpu_fault=self.gpu_fault,
             gpu_note=self.gpu_note,
             cold=self.cold,
+            remote=self.remote,
+            barred=self.barred,
+            busy=self.running > 0,
         )
