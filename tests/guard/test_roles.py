@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from dsv4_pd.plan.guard.config import Limits, ServerConfig
 from dsv4_pd.run.guard.decide.policy import next_state
 from dsv4_pd.run.guard.decide.states import Act, Answer, CanaryView, Observation, PathView, RoleView, State, initial
-from dsv4_pd.run.guard.senses.elsewhere import Told, bar, parse
+from dsv4_pd.run.guard.senses.answers import Answers
+from dsv4_pd.run.guard.senses.elsewhere import Elsewhere, Told, bar, parse
+from dsv4_pd.run.guard.world import World
 from dsv4_pd.run.states import StateName
+from guard.test_world import Probes, seeing
 
 LIMITS = Limits(start_timeout=math.inf)  # as a router is told
 NOTHING = CanaryView()
@@ -101,3 +107,52 @@ def test_who_gets_no_requests(told: Told, words: str) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"state": 1}', '{"state": "READY", "roles": 3}'])
 def test_what_is_no_status_says_nothing(text: str) -> None:
     assert parse(text) is None
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A router's, which has heard of no member yet."""
+    servers = tuple(
+        ServerConfig(name, f"http://{name}:1", "", role=name, ops_url=f"http://{name}:2")
+        for name in ("prefill", "decode")
+    )
+    return seeing(tmp_path, servers=servers)[0]
+
+
+def looked(world: World, *documents: dict[str, Any]) -> list[str]:
+    """Why each member may get no requests, after its guard has told this."""
+    probes: Any = Probes()
+    seen = Elsewhere(world, Answers(world, probes), probes)
+    for server, document in zip(world.config.servers, documents, strict=True):
+        told = parse(json.dumps(document))
+        assert told is not None
+        seen._take(server, told, 1.0)
+    return [world.servers[server.name].barred for server in world.config.servers]
+
+
+def telling(role: str, **flags: str) -> dict[str, Any]:
+    told = {"revision": "aaaa", "page-size": "256", "kv-cache-dtype": "fp8_e4m3"}
+    return {
+        "state": "JOINABLE",
+        "roles": {role: {"role": role, "pid": 7, "detail": "", "last_exit": None}},
+        "agreement": {**told, **{name.replace("_", "-"): value for name, value in flags.items()}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("flag", "first", "other"),
+    [("revision", "aaaa", "bbbb"), ("page_size", "256", "64"), ("kv_cache_dtype", "fp8_e4m3", "bfloat16"),
+     ("chat_template", "unset", "0123456789ab")],
+)  # fmt: skip
+def test_a_member_that_comes_with_something_else_is_refused_with_both_values(
+    world: World, flag: str, first: str, other: str
+) -> None:
+    prefill, decode = looked(world, telling("prefill"), telling("decode", **{flag: other}))
+    assert not prefill and decode == f"refused: --{flag.replace('_', '-')} {first} for prefill, {other} for decode"
+    assert [one.name for one in world.admitted] == ["prefill"]
+    assert looked(world, telling("prefill"), telling("decode")) == ["", ""], "it may come back as the others are"
+
+
+def test_who_tells_nothing_is_not_admitted(world: World) -> None:
+    silent = {**telling("decode"), "agreement": None}
+    assert looked(world, telling("prefill"), silent) == ["", "has not told what it serves with"]

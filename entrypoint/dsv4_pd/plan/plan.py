@@ -15,6 +15,7 @@ from dsv4_pd.plan.programs.about import about
 from dsv4_pd.plan.programs.environment import child_environment
 from dsv4_pd.plan.programs.guard_build import build as build_guard
 from dsv4_pd.plan.programs.program import PER_RUN, ConfigFile, Program, programs
+from dsv4_pd.plan.programs.published import published
 from dsv4_pd.plan.programs.supervisord_conf import render
 from dsv4_pd.plan.shipped import presets
 from dsv4_pd.plan.shipped.presets import Preset
@@ -46,6 +47,8 @@ def make_plan(settings: Settings, profile: Profile, facts: HostFacts, around: Su
     placement = place(settings, profile, facts)
     started = programs(settings, profile, placement, around)
     known = about(settings, profile, facts, placement, around)
+    if (told := published(settings, profile, placement, around)) is not None:
+        known["agreement"] = told
     guard = build_guard(settings, profile, placement, started, around.paths, known, around.shape)
     files = (
         *(file for program in started for file in program.files),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -61,6 +63,7 @@ class Surroundings:
     entry: Entry | None = None  # of the catalogue
     config: Mapping[str, Any] | None = None  # the model's config.json, or what the catalogue knows of it
     unreadable: Mapping[str, str] = field(default_factory=_nothing)  # field -> why the file that it names can't be read
+    template: str = ""  # digest of DSV4_CHAT_TEMPLATE's text
     disks: tuple[Disk, ...] = ()
     executable: frozenset[Path] | None = None  # interpreters that can be started; None: not asked
     tools: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))  # program -> on the path
@@ -96,6 +99,7 @@ def read(
         found,
         numa=_permission(settings, facts, machine),
         unreadable=_unreadable(settings),
+        template=_digest(settings.chat_template),
         disks=tuple(_disks(found.paths, found.model, hub_cache(environ))),
         executable=frozenset(path for path in interpreters if os.access(path, os.X_OK)),
         tools={name: shutil.which(name, path=environ.get("PATH", os.defpath)) is not None for name in TOOLS},
@@ -154,6 +158,13 @@ def _unreadable(settings: Settings) -> dict[str, str]:
     except (OSError, UnicodeError) as error:
         return {"chat_template": (error.strerror or str(error)) if isinstance(error, OSError) else "not UTF-8 text"}
     return {}
+
+
+def _digest(path: Path | None) -> str:
+    """Of a file's content; blank where there is none that can be read."""
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path else ""
+    return ""
 
 
 def _permission(settings: Settings, facts: HostFacts, machine: Machine) -> Permission:

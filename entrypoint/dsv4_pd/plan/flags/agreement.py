@@ -34,6 +34,11 @@ def differences(members: Mapping[str, Flags]) -> Iterator[str]:
             yield f"--{flag} {told}"
 
 
+def shared(flags: Flags) -> dict[str, str]:
+    """What a member tells the others of its flags."""
+    return {flag: str(flags[flag]) for flag in sorted(SHARED) if flags.get(flag) is not None}
+
+
 def check(members: Mapping[str, Flags]) -> None:
     """The servers of a plan, as their files spell the flags.
 

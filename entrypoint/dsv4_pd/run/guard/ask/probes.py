@@ -21,6 +21,7 @@ QUICK = 2.0  # seconds for the whole of a question and its answer
 METRICS = 5.0
 LIST_S = 1.0  # between two looks at a list that was right, while the counts stay right
 FRONT = "dsv4-pd"  # how the front signs its answers
+_RESOLVED = {"page-size": "page_size", "kv-cache-dtype": "kv_cache_dtype"}  # flag -> its name in /server_info
 SLOW = 30.0  # the server itself gives up after 20 s
 
 
@@ -147,6 +148,12 @@ class Probes:
         one = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
         limit = one.get("max_model_len")
         return limit if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else None
+
+    async def resolved(self, url: str) -> dict[str, str]:
+        """What a server made of flags that the plan leaves to it; empty when there is no answer."""
+        answer, text = await self.get(f"{url}/server_info", METRICS)
+        found = _json(text) if answer is Answer.YES else {}
+        return {flag: str(found[key]) for flag, key in _RESOLVED.items() if key in found}
 
     async def _workers(self, url: str) -> tuple[Answer, str]:
         return await self.get(f"{url}/workers", headers=self._control)

@@ -46,6 +46,8 @@ class Answers:
     async def _longest(self, server: ServerConfig) -> None:
         watch = self._world.servers[server.name]
         watch.context_length = await self._probes.longest(server.url) or watch.context_length
+        if "agreement" in self._world.config.about:
+            watch.resolved = await self._probes.resolved(server.url)
 
     async def health(self, server: ServerConfig) -> None:
         """Its own test generation."""
@@ -102,7 +104,8 @@ class Answers:
             return
         watch.on_counter(values.get(TOKENS, 0.0), time.monotonic())
         watch.kv_tokens = int(values[CAPACITY]) if CAPACITY in values else watch.kv_tokens
-        if watch.context_length is None:
+        untold = "agreement" in self._world.config.about and not watch.resolved
+        if watch.context_length is None or untold:
             await self._longest(server)
         self._sent[server.name] = values
         sent = probes.summed(self._sent.values())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from dsv4_pd.plan.flags import agreement
 from dsv4_pd.plan.guard.config import ServerConfig
 from dsv4_pd.run.guard.ask.probes import Probes
 from dsv4_pd.run.guard.decide.states import Answer
@@ -26,6 +28,7 @@ class Told:
     pid: int
     detail: str
     last_exit: str
+    agreement: Mapping[str, str] = field(default_factory=dict)  # what all members must have alike
 
 
 class Elsewhere:
@@ -34,6 +37,7 @@ class Elsewhere:
     def __init__(self, world: World, answers: Answers, probes: Probes) -> None:
         self._world, self._answers, self._probes = world, answers, probes
         self._heard: dict[str, float] = {}
+        self._told: dict[str, Mapping[str, str]] = {}  # of those that were admitted
 
     async def look(self, server: ServerConfig) -> None:
         """Ask its guard, then the server itself."""
@@ -65,9 +69,22 @@ class Elsewhere:
             self._end(server, told.last_exit or "was replaced", now)
             if told.pid:
                 watch.on_event("RUNNING", now, told.pid)
-        watch.barred = bar(server, told)
+        watch.barred = bar(server, told) or self._unlike(server, told)
+        if not watch.barred:
+            self._told[server.name] = told.agreement
         if watch.barred and watch.up:
             watch.on_ready(Answer.NO, now, told.detail)
+
+    def _unlike(self, server: ServerConfig, told: Told) -> str:
+        """What tells it apart from the members that are admitted: the first to come sets what the others must have."""
+        if not told.agreement:
+            return "has not told what it serves with"
+        others = (one.name for one in self._world.admitted if one.name != server.name and one.name in self._told)
+        for name in others:
+            pair = {name: self._told[name], server.name: told.agreement}
+            if found := "; ".join(agreement.differences(pair)):
+                return f"refused: {found}"
+        return ""
 
     def _end(self, server: ServerConfig, how: str, now: float) -> None:
         watch = self._world.servers[server.name]
@@ -91,7 +108,7 @@ def parse(text: str) -> Told | None:
     """A member's `/status`; None for anything else.
 
     >>> parse('{"state": "READY", "roles": {"decode": {"role": "decode", "pid": 7, "detail": "ready"}}}')
-    Told(state='READY', role='decode', pid=7, detail='ready', last_exit='')
+    Told(state='READY', role='decode', pid=7, detail='ready', last_exit='', agreement={})
     """
     try:
         found = json.loads(text)
@@ -100,11 +117,12 @@ def parse(text: str) -> Told | None:
         return None
     one: Any = next(iter(roles.values())) if len(roles) == 1 else {}
     one = one if isinstance(one, dict) else {}
-    pid = one.get("pid")
+    pid, told = one.get("pid"), found.get("agreement")
     return Told(
         state,
         str(one.get("role") or ""),
         pid if isinstance(pid, int) else 0,
         str(one.get("detail") or ""),
         str(one.get("last_exit") or ""),
+        {str(flag): str(value) for flag, value in told.items()} if isinstance(told, dict) else {},
     )

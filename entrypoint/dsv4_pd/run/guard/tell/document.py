@@ -49,9 +49,19 @@ def document(config: GuardConfig, world: World, state: State, events: Sequence[d
         **({"paths": paths(world, now), "members": budgets(state)} if world.routes else {}),
         "proof": {"plugins": list(config.plugins), "missing": list(world.missing_proof)},
         "compiles": world.compiles.log.document(),
+        **agreement(config, world),
         "notices": list(config.notices),
         "events": list(events),
     }
+
+
+def agreement(config: GuardConfig, world: World) -> dict[str, Any]:
+    """Of a member of several hosts: what a router compares with the others; null until its server has told all."""
+    if "agreement" not in config.about:
+        return {}
+    told = [watch.resolved for watch in world.servers.values()]
+    known = {**config.about["agreement"], **told[0]} if all(told) else None
+    return {"agreement": known}
 
 
 def link(config: GuardConfig, world: World) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class Watch:
         self.name = name
         self.remote = remote  # its process is on another host: `pid` is a number there
         self.barred = "not seen yet" if remote else ""
+        self.resolved: dict[str, str] = {}  # what its process made of flags that members must have alike
         self.running = 0.0  # requests that it holds, by its own metrics
         self.memory = memory
         self.pid = 0
