@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support import setup_engine
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
@@ -18,12 +18,7 @@ LOCKS = sorted([*DOCKER.glob("engine-cpu*.lock"), DOCKER / "router.lock", DOCKER
 
 @pytest.fixture(scope="module")
 def setup() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("setup_engine", ROOT / "demo/setup_engine.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return setup_engine.load()
 
 
 def fake_python(folder: Path, name: str, version: str, *, has_venv: bool = True) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support import setup_engine
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()
@@ -20,12 +20,7 @@ TEXT = (ROOT / "Dockerfile").read_text()
 @pytest.fixture(scope="module")
 def native() -> ModuleType:
     """demo/setup_engine.py, which makes the same engine without an image."""
-    spec = importlib.util.spec_from_file_location("setup_engine", ROOT / "demo/setup_engine.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return setup_engine.load()
 
 
 def stages(flavour: str) -> dict[str, tuple[str, str]]:

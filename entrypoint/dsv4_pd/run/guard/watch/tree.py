@@ -35,11 +35,16 @@ def members(group: int) -> frozenset[int]:
 
 def _kin(pid: int) -> tuple[int, int] | None:
     """(parent, process group); None when it is gone."""
+    fields = _stat(pid)
+    return (int(fields[1]), int(fields[2])) if fields else None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields behind a process's name, its state first; none when it is gone."""
     try:
-        fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return None
-    return int(fields[1]), int(fields[2])
+        return []
 
 
 def workers(who: frozenset[int]) -> frozenset[int]:
@@ -73,9 +78,8 @@ def at_work(pid: int) -> tuple[bool, float]:
     """Whether a process runs, waits for a processor or for a disk at this moment, and the seconds that it has computed.
     One that is stopped, or asleep, does neither; nor does one that is gone.
     """
-    try:
-        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
+    fields = _stat(pid)
+    if not fields:
         return False, 0.0
     return fields[0] in ("R", "D"), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
